@@ -1,0 +1,1 @@
+"""Rebuild the history of daily tables safely."""

@@ -1,0 +1,96 @@
+"""The one calendar: which days exist.
+
+A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The calendar runs from its first
+day to its last; without a fixed last day it grows, and its last day is always yesterday.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+
+from backfill_assets.errors import UsageError
+
+
+def today_utc() -> date:
+    return datetime.now(UTC).date()
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The days from `first` to `fixed_last`, or to yesterday where no last day is fixed."""
+
+    first: date
+    fixed_last: date | None = None
+    today: Callable[[], date] = field(default=today_utc, compare=False)
+
+    @property
+    def last(self) -> date:
+        return self.fixed_last or self.today() - timedelta(days=1)
+
+    def __contains__(self, day: date) -> bool:
+        return self.first <= day <= self.last
+
+    def days(self) -> list[date]:
+        return list(between(self.first, self.last))
+
+    def clip(self, days: Iterable[date]) -> list[date]:
+        """Those of `days` that exist, in their order."""
+        return [day for day in days if day in self]
+
+    def select(self, text: str) -> list[date]:
+        """The days that `text` names: `A`, `A..B`, `A,B,C..D` or `last 7`.
+
+        Raises UsageError for anything else, a reversed range, or a day outside the calendar.
+        """
+        days: set[date] = set()
+        for part in (piece.strip() for piece in text.split(",")):
+            days.update(self._part(part))
+        outside = sorted(day for day in days if day not in self)
+        if outside:
+            raise UsageError(
+                f"{outside[0]} is outside the calendar, which runs from {self.first} to {self.last}. "
+                "Nothing was started. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY."
+            )
+        return sorted(days)
+
+    def _part(self, part: str) -> Iterable[date]:
+        words = part.split()
+        if len(words) == 2 and words[0] == "last" and words[1].isdigit() and int(words[1]) > 0:
+            return between(max(self.first, self.last - timedelta(days=int(words[1]) - 1)), self.last)
+        first, dots, last = part.partition("..")
+        start = as_day(first)
+        end = as_day(last) if dots else start
+        if end < start:
+            raise UsageError(
+                f"The range {part} is reversed: it ends before it begins. Nothing was started. Type {end}..{start}."
+            )
+        return between(start, end)
+
+
+def as_day(text: str) -> date:
+    """The day written as `text`; UsageError if it is none."""
+    try:
+        return datetime.strptime(text.strip(), "%Y-%m-%d").date()
+    except ValueError:
+        raise UsageError(
+            f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
+            "2019-09-01..2019-09-07. Nothing was started."
+        ) from None
+
+
+def between(first: date, last: date) -> Iterable[date]:
+    """Every day from `first` to `last`, both included."""
+    return (first + timedelta(days=n) for n in range((last - first).days + 1))
+
+
+def islands(days: Iterable[date]) -> list[list[date]]:
+    """`days` in order, cut where one does not follow the one before."""
+    cut: list[list[date]] = []
+    for day in sorted(set(days)):
+        if cut and day - cut[-1][-1] == timedelta(days=1):
+            cut[-1].append(day)
+        else:
+            cut.append([day])
+    return cut

@@ -1,0 +1,45 @@
+"""What can go wrong, and who has to act.
+
+BackfillError
+├── UsageError           the request: change it
+│   └── SettingsError    a setting: change it
+├── SourceError          the delivery: mend it, then rebuild the day
+├── AuditFailed          the data: look at the rows named
+├── HeldBack             nothing here: mend the inputs named, then rebuild
+├── Conflict             someone else wrote meanwhile: run again
+└── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
+
+A message says what happened, what was left as it was, and what to do next.
+"""
+
+
+class BackfillError(Exception):
+    """Something the user can act on; shown as its message, never as a stack trace."""
+
+
+class UsageError(BackfillError):
+    """The request cannot be carried out as asked; nothing was started."""
+
+
+class SettingsError(UsageError):
+    """A setting has a value that is not allowed; nothing was started."""
+
+
+class SourceError(BackfillError):
+    """A day's delivery is missing, empty or damaged; the day's earlier version stays."""
+
+
+class AuditFailed(BackfillError):
+    """A day's new rows broke a rule; the day's earlier version stays."""
+
+
+class HeldBack(BackfillError):
+    """A day needs days of other tables that have no accepted build."""
+
+
+class Conflict(BackfillError):
+    """Another writer committed to the same days meanwhile; nothing was written."""
+
+
+class ServiceUnavailable(BackfillError):
+    """Something this needs is not running or not installed."""

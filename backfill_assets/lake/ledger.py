@@ -1,0 +1,125 @@
+"""The ledger: one row a build of a (table, day), in the Delta table `_ledger` beside the data.
+
+Written right after the data commit with the `deltalake` library: no JVM, and atomic across processes. What a crash
+between the two leaves out is in the commit's own metadata, and `mend` brings it in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.records import Build, from_arrow, to_arrow
+
+# Runs that finish together all append here; the default of 15 retries was seen to run out with four writers.
+COMMIT_RETRIES = 200
+COMPACT_EVERY = 100
+SIGNATURE = "backfill_assets"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The record of every build in the lake at `root`."""
+
+    root: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.root}/_ledger"
+
+    def append(self, builds: Sequence[Build]) -> None:
+        if not builds:
+            return
+        write_deltalake(
+            self.path,
+            to_arrow(builds),
+            mode="append",
+            partition_by=["table"],
+            configuration={"delta.logRetentionDuration": "interval 36500 days"},
+            commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
+            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
+        )
+        self._compact()
+
+    def _compact(self) -> None:
+        # Every step appends a small file; now and then one writer folds them, or reading would slow down by and by.
+        table = DeltaTable(self.path)
+        if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
+            table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES))
+
+    def builds(self, tables: Iterable[str] | None = None) -> list[Build]:
+        """Every build of these tables (or of all), oldest first; one that was recorded twice counts once."""
+        table = opened(self.path)
+        if table is None:
+            return []
+        only = None if tables is None else [("table", "in", sorted(set(tables)))]
+        found = from_arrow(table.to_pyarrow_table(partitions=only))
+        return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in found}.values(), key=lambda b: b.at)
+
+    def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
+        """The last build of each (table, day) whose rows stand in the table."""
+        return {(b.table, b.day): b for b in self.builds(tables) if b.stands}
+
+    def mend(self, tables: Iterable[str]) -> list[Build]:
+        """Record the builds whose commit is in a table but not here: a run died between the two."""
+        mended: list[Build] = []
+        names = list(tables)
+        recorded: dict[str, int] = {}
+        for build in self.builds(names):
+            recorded[build.table] = max(recorded.get(build.table, -1), build.delta_version)
+        for name in names:
+            if version_of(f"{self.root}/{name}") > recorded.get(name, -1):
+                mended += self._mend(name)
+        return mended
+
+    def _mend(self, name: str) -> list[Build]:
+        with writing(self.root, name):  # a live writer holds this until it has recorded what it committed
+            recorded = max((b.delta_version for b in self.builds([name])), default=-1)
+            missing = committed_builds(f"{self.root}/{name}", after=recorded)
+            self.append(missing)
+        return missing
+
+
+def opened(path: str) -> DeltaTable | None:
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+
+
+def version_of(path: str) -> int:
+    """The newest version of a Delta table; -1 where there is none."""
+    table = opened(path)
+    return -1 if table is None else int(table.version())
+
+
+def committed_builds(path: str, after: int = -1) -> list[Build]:
+    """The builds that the table's own commits tell of, from versions later than `after`, oldest first."""
+    table = opened(path)
+    if table is None:
+        return []
+    found: list[Build] = []
+    for commit in table.history(limit=max(int(table.version()) - after, 1)):
+        if commit["version"] > after:
+            found += [Build.from_json(e | {"delta_version": commit["version"]}) for e in told_by(commit)]
+    return found[::-1]
+
+
+def told_by(commit: dict[str, Any]) -> list[dict[str, Any]]:
+    try:
+        told = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return []
+    return told.get("builds", []) if isinstance(told, dict) and told.get("by") == SIGNATURE else []
+
+
+def commit_metadata(builds: Sequence[Build]) -> str:
+    """What a data commit says of itself: who wrote what, why, from which code and inputs."""
+    return json.dumps({"by": SIGNATURE, "builds": [b.to_json() for b in builds]}, sort_keys=True)

@@ -1,0 +1,80 @@
+"""The record of one build of one (table, day): a row of the ledger, and an entry of a commit's metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Outcome = Literal["accepted", "unchanged", "failed", "restored"]
+WriteMode = Literal["overwrite", "merge", "append_once"]
+
+
+@dataclass(frozen=True)
+class Build:
+    """What became of one day of one table in one run. Times in UTC, durations in seconds.
+
+    `inputs` maps `table@day` (or `source@day`) to the fingerprint that was read; `parts` maps an event day to the
+    fingerprint of the rows about it; `checks` holds the verdicts; `delta_version` is the table's version after the build.
+    """
+
+    table: str
+    day: date
+    outcome: Outcome
+    run: str
+    code_version: str
+    fingerprint: str = ""
+    rows: int = 0
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    measures: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    input_versions: Mapping[str, int] = field(default_factory=dict)
+    checks: Sequence[Mapping[str, Any]] = ()
+    delta_version: int = -1
+    seconds: float = 0.0
+    write_mode: WriteMode = "overwrite"
+    identity: str = ""
+    plan: str = ""
+    who: str = ""
+    reason: str = ""
+    message: str = ""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def stands(self) -> bool:
+        """Whether the day's rows in the table are this build's (unchanged: equal to it)."""
+        return self.outcome != "failed"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"day": self.day.isoformat(), "at": self.at.isoformat()}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Build:
+        known = {f.name: entry[f.name] for f in fields(cls) if f.name in entry}
+        return cls(**known | {"day": date.fromisoformat(entry["day"]), "at": datetime.fromisoformat(entry["at"])})
+
+
+NESTED = ("nulls", "measures", "samples", "parts", "inputs", "input_versions", "checks")
+KINDS: dict[str, pa.DataType] = {
+    "day": pa.date32(),
+    "rows": pa.int64(),
+    "delta_version": pa.int64(),
+    "seconds": pa.float64(),
+    "at": pa.timestamp("us", tz="UTC"),
+}
+SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])
+
+
+def to_arrow(builds: Sequence[Build]) -> pa.Table:
+    rows = [{f.name: getattr(b, f.name) for f in fields(Build)} for b in builds]
+    return pa.Table.from_pylist([row | {n: json.dumps(row[n]) for n in NESTED} for row in rows], schema=SCHEMA)
+
+
+def from_arrow(table: pa.Table) -> list[Build]:
+    return [Build(**row | {n: json.loads(row[n]) for n in NESTED if n in row}) for row in table.to_pylist()]

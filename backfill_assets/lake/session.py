@@ -1,0 +1,130 @@
+"""The Spark session: one kind of code for a driver of its own, a cluster's master, and a Spark Connect server.
+
+Nothing here starts before a step asks for rows: a run in which every day is up to date never pays for Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
+
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.settings import Settings
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# The Delta package pulls 33 jars; these stand in Spark's own folder already, and resolving them costs every start.
+IN_SPARK_ALREADY = (
+    "org.apache.hadoop:*", "org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*", "org.roaringbitmap:*",
+    "com.fasterxml.jackson.core:*", "org.xerial.snappy:*", "com.github.luben:*", "io.airlift:*", "commons-pool:*",
+    "commons-logging:*", "org.locationtech.jts:*", "com.google.code.findbugs:*",
+)  # fmt: skip
+JAVA_REMEDY = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
+JARS_REMEDY = (
+    f"Delta's jars ({DELTA_PACKAGE}) could not be had: let this machine reach a Maven repository once, or set "
+    "BACKFILL_SPARK_JARS to local copies of delta-spark and delta-storage"
+)
+
+ALWAYS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Days are UTC; so is every time.
+    "spark.sql.session.timeZone": "UTC",
+    # A JSON object may name a field twice; the later one holds, as in Python and in JavaScript.
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+}
+ONE_MACHINE = {
+    # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.autoBroadcastJoinThreshold": "64m",
+    "spark.driver.memory": "4g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.debug.maxToStringFields": "100",
+}
+
+
+def driver_conf(chosen: Settings) -> dict[str, str]:
+    """Everything a driver needs to be started with; BACKFILL_SPARK_CONF wins over the defaults."""
+    master = chosen.spark_master or "local[*]"
+    conf = dict(ALWAYS)
+    if master.startswith("local"):
+        conf |= ONE_MACHINE
+    conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
+    if chosen.spark_jars:
+        conf["spark.jars"] = ",".join(str(jar) for jar in chosen.spark_jars)
+    else:
+        conf |= {"spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": ",".join(IN_SPARK_ALREADY)}
+    return conf | chosen.spark_conf
+
+
+def session_conf(chosen: Settings) -> dict[str, str]:
+    """What a session needs: the whole driver's, or, on a server, only what a client may set there."""
+    if not chosen.spark_remote:
+        return driver_conf(chosen)
+    fixed = ("spark.sql.extensions", "spark.sql.catalog.")
+    mine = {k: v for k, v in (ALWAYS | chosen.spark_conf).items() if k.startswith("spark.sql.") and not k.startswith(fixed)}
+    return {"spark.remote": chosen.spark_remote} | mine
+
+
+class SparkResource(LazyPySparkResource):
+    """dagster-pyspark's lazy session; what is missing on this machine is said in one sentence, with the remedy."""
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            with remedies(self.spark_config):
+                super()._init_session()
+
+
+def spark_resource(chosen: Settings) -> SparkResource:
+    return SparkResource(spark_config=session_conf(chosen))
+
+
+def start(chosen: Settings) -> SparkSession:
+    """A session outside Dagster, for tools and tests."""
+    return spark_resource(chosen).spark_session
+
+
+@contextmanager
+def remedies(conf: Mapping[str, str]) -> Iterator[None]:
+    """Turn a failed start into ServiceUnavailable with what to install, start or set."""
+    remote = conf.get("spark.remote")
+    if not remote:
+        require_java()
+    try:
+        yield
+    except Exception as error:
+        if remote:
+            raise ServiceUnavailable(
+                f"No Spark Connect server answers at {remote}. Nothing was computed. Start one with `backfill up`, or "
+                "correct BACKFILL_SPARK_REMOTE and SPARK_CONNECT_AUTHENTICATE_TOKEN."
+            ) from error
+        if "JAVA_GATEWAY_EXITED" in str(error) or "ClassNotFoundException" in str(error):
+            raise ServiceUnavailable(f"Spark could not start. Nothing was computed. {JARS_REMEDY}.") from error
+        raise
+
+
+def require_java(minimum: int = 17) -> int:
+    """The major version of the Java that Spark would use; ServiceUnavailable where it is none, or too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    try:
+        told = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        raise ServiceUnavailable(f"There is no Java here. Nothing was computed. To go on, {JAVA_REMEDY}.") from None
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    major = int(found.group(1)) if found else 0
+    if major < minimum:
+        raise ServiceUnavailable(f"Java {major} is too old. Nothing was computed. To go on, {JAVA_REMEDY}.")
+    return major

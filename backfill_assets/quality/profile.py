@@ -1,0 +1,130 @@
+"""The profile: what one pass over the computed rows tells of each day.
+
+A fingerprint is independent of the order of rows, of files and of how the days were cut into runs: the row count and the
+sums of the two halves of every row's 64-bit hash (xxHash64, https://xxhash.com). Equal rows give equal fingerprints; of
+different rows, about one pair in 10^19 would.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+SAMPLE_SIZE = 20
+EMPTY_DAY = "0-0-0"
+
+
+@dataclass(frozen=True)
+class DayProfile:
+    """The figures of one day: what rules look at and what the ledger keeps."""
+
+    day: date
+    rows: int = 0
+    fingerprint: str = EMPTY_DAY
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    measures: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
+    repeated_keys: int = 0
+    type_faults: Sequence[str] = ()
+    trailing_rows: Sequence[int] = ()
+    beside_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+def row_hash(schema: StructType) -> Column:
+    """A 64-bit hash of a row.
+
+    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one; the positions of the nulls go in beside.
+    """
+    nulls = F.concat(*[F.when(F.col(f"`{f.name}`").isNull(), "1").otherwise("0") for f in schema.fields])
+    return F.xxhash64(nulls, *[_hashable(F.col(f"`{f.name}`"), f.dataType) for f in schema.fields])
+
+
+def _hashable(value: Column, kind: DataType) -> Column:
+    if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
+        return F.to_json(F.array_sort(F.map_entries(value)))
+    if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
+        return F.to_json(value, {"ignoreNullFields": "false"})
+    return value
+
+
+def profiles(
+    rows: DataFrame, *, day: str, part: str | None, measures: Mapping[str, str], samples: Mapping[str, str]
+) -> dict[date, DayProfile]:
+    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, part)."""
+    hashed = rows.withColumn("__hash", row_hash(rows.schema))
+    names = [f.name for f in rows.schema.fields if f.name != day]
+    figures = [
+        F.count(F.lit(1)).alias("rows"),
+        F.sum(F.shiftrightunsigned("__hash", 32)).alias("high"),
+        F.sum(F.col("__hash").bitwiseAND(0xFFFFFFFF)).alias("low"),
+        F.array(*[F.count_if(F.col(f"`{name}`").isNull()) for name in names]).alias("nulls"),
+        F.array(*[F.sum(F.expr(sql).cast("long")) for sql in measures.values()]).alias("measures"),
+        *[_sample(sql).alias(f"sample_{name}") for name, sql in samples.items()],
+    ]
+    keys = [F.col(day).alias("day"), (F.col(part) if part else F.lit(None)).cast("string").alias("part")]
+    groups: dict[date, list[Any]] = {}
+    for group in hashed.groupBy(*keys).agg(*figures).collect():
+        groups.setdefault(group.day, []).append(group)
+    return {d: _fold(d, found, names, list(measures), list(samples), part is not None) for d, found in groups.items()}
+
+
+def _sample(sql: str) -> Column:
+    """Up to 20 of the distinct values of an array expression, in order."""
+    return F.slice(F.array_sort(F.array_distinct(F.flatten(F.collect_set(F.expr(sql))))), 1, SAMPLE_SIZE)
+
+
+def _fold(
+    day: date, groups: list[Any], columns: list[str], measures: list[str], samples: list[str], by_part: bool
+) -> DayProfile:
+    def total(values: str) -> list[int]:
+        return [sum(column) for column in zip(*[[n or 0 for n in g[values]] for g in groups], strict=True)]
+
+    return DayProfile(
+        day,
+        rows=sum(g.rows for g in groups),
+        fingerprint=_fingerprint(groups),
+        nulls=dict(zip(columns, total("nulls"), strict=True)),
+        measures=dict(zip(measures, total("measures"), strict=True)),
+        samples={s: sorted({v for g in groups for v in g[f"sample_{s}"]})[:SAMPLE_SIZE] for s in samples},
+        parts={g.part or "": _fingerprint([g]) for g in groups} if by_part else {},
+    )
+
+
+def _fingerprint(groups: list[Any]) -> str:
+    high, low = sum(g.high for g in groups) % 2**64, sum(g.low for g in groups) % 2**64
+    return f"{sum(g.rows for g in groups)}-{high:x}-{low:x}"
+
+
+def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
+    """How many keys stand more than once in each day that has such."""
+    counted = rows.groupBy(*dict.fromkeys([day, *key])).count().where("count > 1")
+    return {row[day]: row["count"] for row in counted.groupBy(day).count().collect()}
+
+
+def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None, limit: int = 5) -> list[str]:
+    """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
+    found = rows.where(F.col(day) == F.lit(on))
+    if condition is None:
+        repeated = found.groupBy(*key).count().where("count > 1").drop("count")
+        found = found.join(repeated, on=list(key), how="left_semi").orderBy(*key)
+    else:
+        found = found.where(condition)
+    rows_found = found.limit(limit).select(F.to_json(F.struct("*")).alias("row")).collect()
+    return [json.dumps(json.loads(row.row), ensure_ascii=False) for row in rows_found]
+
+
+def type_faults(found: StructType, declared: StructType) -> list[str]:
+    """How the computed columns differ from the declared ones, in words; nullability is the rules' matter."""
+    have = {f.name: f.dataType.simpleString() for f in found.fields}
+    want = {f.name: f.dataType.simpleString() for f in declared.fields}
+    faults = [f"{name} is missing" for name in want if name not in have]
+    faults += [f"{name} is not declared" for name in have if name not in want]
+    return faults + [f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]]

@@ -1,0 +1,154 @@
+"""Rules: what a day must promise before it is committed.
+
+A rule looks at one day's profile (and the row counts of the accepted days before it) and knows nothing of Spark or
+Dagster. What a rule needs measured beyond counts and nulls, it declares, so that one pass answers all rules of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Literal
+
+from backfill_assets.quality.profile import DayProfile
+
+Severity = Literal["error", "warning"]
+TRAILING_DAYS = 28
+# Fewer days than a week say little about what is usual: weekdays differ.
+ENOUGH_TRAILING_DAYS = 7
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule says of one day: whether it passed, why, and the figures it looked at."""
+
+    rule: str
+    passed: bool
+    message: str
+    figures: Mapping[str, float | int | str] = field(default_factory=dict)
+    severity: Severity = "error"
+
+    @property
+    def refuses(self) -> bool:
+        return not self.passed and self.severity == "error"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can be named."""
+
+    name: str
+    promise: str
+    judge: Callable[[DayProfile], tuple[bool, str, Mapping[str, float | int | str]]]
+    offending: str | None = None
+    counts_keys: bool = False
+    severity: Severity = "error"
+
+    def verdict(self, profile: DayProfile) -> Verdict:
+        passed, message, figures = self.judge(profile)
+        return Verdict(self.name, passed, message, figures, self.severity)
+
+    def as_warning(self) -> Rule:
+        """The same rule, reported but never refusing a day."""
+        return replace(self, severity="warning")
+
+
+def types_as_declared() -> Rule:
+    """The computed columns are the declared ones, with the declared types."""
+    return Rule(
+        "types_as_declared",
+        "Columns and types are the declared ones.",
+        lambda day: (not day.type_faults, "; ".join(day.type_faults) or "as declared", {"faults": len(day.type_faults)}),
+    )
+
+
+def rows_between(*, at_least: int = 0, at_most: int | None = None) -> Rule:
+    """The day has this many rows."""
+    if at_most is not None and at_most < at_least:
+        raise ValueError(f"no row count is at least {at_least} and at most {at_most}")
+    bounds = f"at least {at_least:,}" + (f", at most {at_most:,}" if at_most is not None else "")
+
+    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+        passed = at_least <= day.rows and (at_most is None or day.rows <= at_most)
+        return passed, f"{day.rows:,} rows; {bounds} promised", {"rows": day.rows}
+
+    return Rule("rows_between", f"Rows: {bounds}.", judge)
+
+
+def has_rows() -> Rule:
+    return replace(rows_between(at_least=1), name="has_rows", promise="The day has rows.")
+
+
+def rows_within(low: float, high: float) -> Rule:
+    """Rows between `low` and `high` times the median of the accepted days among the 28 before; fewer than 7 say nothing."""
+    if not 0 <= low < high:
+        raise ValueError(f"rows_within({low}, {high}): low must be below high and not negative")
+
+    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+        if len(day.trailing_rows) < ENOUGH_TRAILING_DAYS:
+            return True, f"{len(day.trailing_rows)} accepted days before: too few to compare", {"rows": day.rows}
+        usual = median(day.trailing_rows)
+        passed = low * usual <= day.rows <= high * usual
+        message = f"{day.rows:,} rows; {low:g} to {high:g} times the usual {usual:,.0f} promised"
+        return passed, message, {"rows": day.rows, "usual": usual}
+
+    return Rule("rows_within", f"Rows: {low:g} to {high:g} times the median of the 28 days before.", judge)
+
+
+def no_nulls(*columns: str) -> Rule:
+    return replace(
+        nulls_at_most(0, *columns), name="no_nulls", promise=f"No nulls in {', '.join(columns)}."
+    )
+
+
+def nulls_at_most(share: float, *columns: str) -> Rule:
+    """At most this share (0 to 1) of the day's values is null, in each column."""
+    if not 0 <= share < 1:
+        raise ValueError(f"nulls_at_most({share}): a share is at least 0 and below 1")
+
+    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+        nulls = {column: day.nulls.get(column, 0) for column in columns}
+        over = [f"{column} {n:,} of {day.rows:,}" for column, n in nulls.items() if n > share * day.rows]
+        return not over, f"null: {', '.join(over)}" if over else f"nulls at most {share:.2%}", dict(nulls)
+
+    offending = " OR ".join(f"`{column}` IS NULL" for column in columns)
+    return Rule("nulls_at_most", f"At most {share:.2%} nulls in {', '.join(columns)}.", judge, offending)
+
+
+def unique_key() -> Rule:
+    return Rule(
+        "unique_key",
+        "No key twice.",
+        lambda day: (
+            day.repeated_keys == 0,
+            f"{day.repeated_keys:,} keys more than once" if day.repeated_keys else "every key once",
+            {"repeated_keys": day.repeated_keys},
+        ),
+        counts_keys=True,
+    )
+
+
+def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
+    """At most this share of a day's values could not be read into each column's type.
+
+    The table keeps the names of such columns in `unparsed`, and measures `unparsed_<column>`.
+    """
+
+    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+        counts = {column: day.measures.get(f"unparsed_{column}", 0) for column in columns}
+        over = [f"{column} {n:,} of {day.rows:,}" for column, n in counts.items() if n > share * day.rows]
+        return not over, f"unreadable: {', '.join(over)}" if over else f"unreadable at most {share:.2%}", counts
+
+    return Rule("unparsed_at_most", f"At most {share:.2%} unreadable values a column.", judge, "size(unparsed) > 0")
+
+
+def rejected_at_most(share: float, table: str) -> Rule:
+    """At most this share of the day's lines went to `table`, which is declared as beside this one."""
+
+    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+        rejected = day.beside_rows.get(table, 0)
+        lines = rejected + day.rows
+        return rejected <= share * lines, f"{rejected:,} of {lines:,} lines in {table}", {"rejected": rejected, "lines": lines}
+
+    return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge)
