@@ -58,15 +58,25 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
 )
 def outage_events(lines: DataFrame) -> DataFrame:
     """One row per change received, every field as text; fields nobody knows are kept in a map."""
-    known = [F.col("fields")[name].alias(name) for name in FIELDS]
-    unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS)).alias("unknown_fields")
     read = with_fields(lines).where(reason().isNull())
-    return read.select("arrival_day", "source_file", *known, unknown)
+    known = read.select("arrival_day", "source_file", "fields", *[F.col("fields")[name].alias(name) for name in FIELDS])
+    return known.select("arrival_day", "source_file", *FIELDS, unknown_fields().alias("unknown_fields"))
 
 
 def with_fields(lines: DataFrame) -> DataFrame:
     """Each line's fields as a map of text; null where the line is not a JSON object."""
-    return lines.withColumn("fields", F.from_json("line", "MAP<STRING, STRING>"))
+    fields = F.from_json("line", "MAP<STRING, STRING>")
+    # Spark writes a cheap-looking expression out again wherever it is used, and would parse each line a dozen times. An
+    # expression it must not repeat, it keeps: rand() is below 1, so this changes no value.
+    return lines.withColumn("fields", F.when(F.rand() < 2, fields))
+
+
+def unknown_fields() -> Column:
+    """The fields that are none of the known ones, as a map; looked for only where there are more than the known."""
+    present = sum((F.col(name).isNotNull().cast("int") for name in FIELDS), F.lit(0))
+    unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS))
+    # A known field that is null counts as absent above, so it only makes us look once more than needed.
+    return F.when(F.size("fields") > present, unknown).otherwise(F.create_map().cast("MAP<STRING, STRING>"))
 
 
 def reason() -> Column:
@@ -76,4 +86,4 @@ def reason() -> Column:
     for name in NEEDED:
         checks = checks.when(fields[name].isNull(), f"no {name}")
     checks = checks.when(~fields["_op"].isin(*CHANGES), F.concat(F.lit("unknown _op "), fields["_op"]))
-    return checks.when(F.try_to_timestamp(fields["_captured_at"]).isNull(), "_captured_at is not a time")
+    return checks.when(fields["_captured_at"].try_cast("timestamp").isNull(), "_captured_at is not a time")

@@ -31,8 +31,9 @@ NUMBERS = {
     "latitude": ("latitude", "DOUBLE"),
     "longitude": ("longitude", "DOUBLE"),
     "devices": ("n_devices", "INT"),
+    "hazard_flags": ("hazardFlag", "INT"),
 }
-TYPED = {**TIMES, **{name: field for name, (field, _) in NUMBERS.items()}, "hazard": "hazardFlag"}
+TYPED = {**TIMES, **{name: field for name, (field, _) in NUMBERS.items()}}
 PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, false)"
 
 
@@ -44,7 +45,7 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
     + ", ".join(f"{name} TIMESTAMP" for name in TIMES)
     + ", "
     + ", ".join(f"{name} {kind}" for name, (_, kind) in NUMBERS.items())
-    + ", hazard BOOLEAN, cause STRING, crew_status STRING, region STRING, unparsed ARRAY<STRING>",
+    + ", cause STRING, crew_status STRING, region STRING, unparsed ARRAY<STRING>",
     reads={"events": same_day(outage_events)},
     rules=[
         has_rows(),
@@ -80,7 +81,6 @@ def typed() -> list[Column]:
         started.cast("date").alias("outage_day"),
         *times,
         *numbers,
-        F.when(F.col("hazardFlag") == "1", True).when(F.col("hazardFlag") == "0", False).alias("hazard"),
         F.col("cause"),
         F.col("crewCurrentStatus").alias("crew_status"),
         F.col("regionName").alias("region"),
@@ -92,8 +92,7 @@ def unparsed() -> Column:
     """The names of the columns whose text is there but cannot be read."""
     kinds = {**dict.fromkeys(TIMES, "BIGINT"), **{name: kind for name, (_, kind) in NUMBERS.items()}}
     faults = [F.expr(f"if({TYPED[n]} IS NOT NULL AND try_cast({TYPED[n]} AS {k}) IS NULL, '{n}', NULL)") for n, k in kinds.items()]
-    flag = F.expr("if(hazardFlag IS NOT NULL AND hazardFlag NOT IN ('0', '1'), 'hazard', NULL)")
-    return F.array_compact(F.array(*faults, flag))
+    return F.array_compact(F.array(*faults))
 
 
 def once(updates: DataFrame) -> DataFrame:
@@ -105,7 +104,7 @@ def once(updates: DataFrame) -> DataFrame:
 
 
 STATE = (
-    "started_at", "region", "cause", "crew_status", "customers", "hazard", "latitude", "longitude", "devices",
+    "started_at", "region", "cause", "crew_status", "customers", "hazard_flags", "latitude", "longitude", "devices",
     "estimated_restoration_at",
 )  # fmt: skip
 
@@ -115,7 +114,7 @@ STATE = (
     partition_by="outage_day",
     key=["outage_day", "outage_number"],
     columns="outage_day DATE, outage_number STRING, started_at TIMESTAMP, region STRING, cause STRING, crew_status STRING, "
-    "customers INT, hazard BOOLEAN, latitude DOUBLE, longitude DOUBLE, devices INT, estimated_restoration_at TIMESTAMP, "
+    "customers INT, hazard_flags INT, latitude DOUBLE, longitude DOUBLE, devices INT, estimated_restoration_at TIMESTAMP, "
     "first_seen_at TIMESTAMP, last_seen_at TIMESTAMP, restored_at TIMESTAMP, peak_customers INT, updates BIGINT",
     reads={"updates": window(outage_updates, first=0, last=HORIZON, wait_for=WATERMARK)},
     rules=[has_rows(), no_nulls("outage_number", "started_at", "region"), unique_key(), rows_within(0.05, 20.0)],
