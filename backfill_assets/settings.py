@@ -76,7 +76,11 @@ class Settings(BaseSettings):
         home = Path(values.get("home") or PROJECT / ".backfill").expanduser().absolute()
         lake = str(values.get("lake") or home / "lake")
         landing = Path(values.get("landing") or home / "landing").expanduser().absolute()
-        return values | {"home": home, "lake": lake if "://" in lake else str(Path(lake).expanduser().absolute()), "landing": landing}
+        return values | {
+            "home": home,
+            "lake": lake if "://" in lake else str(Path(lake).expanduser().absolute()),
+            "landing": landing,
+        }
 
     @model_validator(mode="after")
     def _agree(self) -> Settings:

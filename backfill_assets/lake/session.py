@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dagster_pyspark import LazyPySparkResource
@@ -85,6 +85,16 @@ class SparkResource(LazyPySparkResource):
         if self._spark_session is None:
             with remedies(self.spark_config):
                 super()._init_session()
+
+    def session(self) -> SparkSession:
+        return self.spark_session
+
+    def forget(self) -> None:
+        """Let go of a server's session, which may have died with it, so that the next try makes a new one."""
+        if self._spark_session is not None and "spark.remote" in self.spark_config:
+            with suppress(Exception):
+                self._spark_session.stop()
+            self._spark_session = None
 
 
 def spark_resource(chosen: Settings) -> SparkResource:

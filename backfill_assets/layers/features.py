@@ -72,7 +72,12 @@ def with_week(daily: DataFrame) -> DataFrame:
     columns="outage_day DATE, region STRING, outages_total BIGINT, customers_total BIGINT, days_with_outages BIGINT, "
     "first_outage_day DATE",
     reads={"days": SliceDays(), "before": itself(back=1), "daily": same_day(region_daily)},
-    rules=[has_rows(), no_nulls("region", "outages_total", "first_outage_day"), unique_key(), rows_within(0.5, 20.0)],
+    rules=[
+        has_rows(),
+        no_nulls("region", "outages_total", "first_outage_day"),
+        unique_key(),
+        rows_within(0.5, 20.0),
+    ],
     version="1",
 )
 def region_history(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:

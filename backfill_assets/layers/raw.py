@@ -50,7 +50,11 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
     + ", ".join(f"{name} STRING" for name in FIELDS)
     + ", unknown_fields MAP<STRING, STRING>",
     reads={"lines": LANDED},
-    rules=[has_rows(), rows_within(0.02, 50.0).as_warning(), rejected_at_most(REJECTED_SHARE, "raw/rejected_lines")],
+    rules=[
+        has_rows(),
+        rows_within(0.02, 50.0).as_warning(),
+        rejected_at_most(REJECTED_SHARE, "raw/rejected_lines"),
+    ],
     samples={"unknown_fields": "map_keys(unknown_fields)"},
     beside=[rejected_lines],
     version="1",

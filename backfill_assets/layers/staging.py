@@ -91,7 +91,9 @@ def typed() -> list[Column]:
 def unparsed() -> Column:
     """The names of the columns whose text is there but cannot be read."""
     kinds = {**dict.fromkeys(TIMES, "BIGINT"), **{name: kind for name, (_, kind) in NUMBERS.items()}}
-    faults = [F.expr(f"if({TYPED[n]} IS NOT NULL AND try_cast({TYPED[n]} AS {k}) IS NULL, '{n}', NULL)") for n, k in kinds.items()]
+    faults = [
+        F.expr(f"if({TYPED[n]} IS NOT NULL AND try_cast({TYPED[n]} AS {k}) IS NULL, '{n}', NULL)") for n, k in kinds.items()
+    ]
     return F.array_compact(F.array(*faults))
 
 
@@ -117,7 +119,12 @@ STATE = (
     "customers INT, hazard_flags INT, latitude DOUBLE, longitude DOUBLE, devices INT, estimated_restoration_at TIMESTAMP, "
     "first_seen_at TIMESTAMP, last_seen_at TIMESTAMP, restored_at TIMESTAMP, peak_customers INT, updates BIGINT",
     reads={"updates": window(outage_updates, first=0, last=HORIZON, wait_for=WATERMARK)},
-    rules=[has_rows(), no_nulls("outage_number", "started_at", "region"), unique_key(), rows_within(0.05, 20.0)],
+    rules=[
+        has_rows(),
+        no_nulls("outage_number", "started_at", "region"),
+        unique_key(),
+        rows_within(0.05, 20.0),
+    ],
     version=f"1/horizon={HORIZON}",
 )
 def outages(updates: DataFrame) -> DataFrame:

@@ -109,7 +109,9 @@ def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date
     return {row[day]: row["count"] for row in counted.groupBy(day).count().collect()}
 
 
-def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None, limit: int = 5) -> list[str]:
+def offending_rows(
+    rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None, limit: int = 5
+) -> list[str]:
     """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
     found = rows.where(F.col(day) == F.lit(on))
     if condition is None:

@@ -59,7 +59,11 @@ def types_as_declared() -> Rule:
     return Rule(
         "types_as_declared",
         "Columns and types are the declared ones.",
-        lambda day: (not day.type_faults, "; ".join(day.type_faults) or "as declared", {"faults": len(day.type_faults)}),
+        lambda day: (
+            not day.type_faults,
+            "; ".join(day.type_faults) or "as declared",
+            {"faults": len(day.type_faults)},
+        ),
     )
 
 
@@ -87,7 +91,11 @@ def rows_within(low: float, high: float) -> Rule:
 
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
         if len(day.trailing_rows) < ENOUGH_TRAILING_DAYS:
-            return True, f"{len(day.trailing_rows)} accepted days before: too few to compare", {"rows": day.rows}
+            return (
+                True,
+                f"{len(day.trailing_rows)} accepted days before: too few to compare",
+                {"rows": day.rows},
+            )
         usual = median(day.trailing_rows)
         passed = low * usual <= day.rows <= high * usual
         message = f"{day.rows:,} rows; {low:g} to {high:g} times the usual {usual:,.0f} promised"
@@ -97,9 +105,7 @@ def rows_within(low: float, high: float) -> Rule:
 
 
 def no_nulls(*columns: str) -> Rule:
-    return replace(
-        nulls_at_most(0, *columns), name="no_nulls", promise=f"No nulls in {', '.join(columns)}."
-    )
+    return replace(nulls_at_most(0, *columns), name="no_nulls", promise=f"No nulls in {', '.join(columns)}.")
 
 
 def nulls_at_most(share: float, *columns: str) -> Rule:
@@ -138,7 +144,11 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
         counts = {column: day.measures.get(f"unparsed_{column}", 0) for column in columns}
         over = [f"{column} {n:,} of {day.rows:,}" for column, n in counts.items() if n > share * day.rows]
-        return not over, f"unreadable: {', '.join(over)}" if over else f"unreadable at most {share:.2%}", counts
+        return (
+            not over,
+            f"unreadable: {', '.join(over)}" if over else f"unreadable at most {share:.2%}",
+            counts,
+        )
 
     return Rule("unparsed_at_most", f"At most {share:.2%} unreadable values a column.", judge, "size(unparsed) > 0")
 
@@ -149,6 +159,10 @@ def rejected_at_most(share: float, table: str) -> Rule:
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
         rejected = day.beside_rows.get(table, 0)
         lines = rejected + day.rows
-        return rejected <= share * lines, f"{rejected:,} of {lines:,} lines in {table}", {"rejected": rejected, "lines": lines}
+        return (
+            rejected <= share * lines,
+            f"{rejected:,} of {lines:,} lines in {table}",
+            {"rejected": rejected, "lines": lines},
+        )
 
     return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge)

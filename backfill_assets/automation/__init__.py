@@ -1,0 +1,1 @@
+"""automation: jobs and schedules."""

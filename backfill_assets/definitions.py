@@ -1,0 +1,31 @@
+"""The code location: composition only."""
+
+import warnings
+
+from dagster import AssetSelection, Definitions, define_asset_job
+from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
+
+# Partitioned checks are a preview in this Dagster; the tests hold what is used of them.
+warnings.filterwarnings("ignore", category=PreviewWarning)
+warnings.filterwarnings("ignore", category=BetaWarning)
+
+from backfill_assets.assets import RebuildOptions, asset_of, executor, partitions_of  # noqa: E402
+from backfill_assets.automation.nightly import nightly_schedule  # noqa: E402
+from backfill_assets.lake.session import spark_resource  # noqa: E402
+from backfill_assets.layers.catalog import TABLES  # noqa: E402
+from backfill_assets.settings import Settings, settings  # noqa: E402
+
+
+def definitions_for(chosen: Settings) -> Definitions:
+    """Everything Dagster sees, for these settings."""
+    every_table = define_asset_job("rebuild", AssetSelection.all(), partitions_def=partitions_of(chosen))
+    return Definitions(
+        assets=[asset_of(table, chosen) for table in TABLES],
+        jobs=[every_table],
+        schedules=[nightly_schedule(chosen, lambda: [table.name for table in TABLES])],
+        resources={"spark": spark_resource(chosen), "options": RebuildOptions()},
+        executor=executor,
+    )
+
+
+defs = definitions_for(settings())
