@@ -1,0 +1,87 @@
+"""Which of the days asked for must be computed: the inputs they have, and whether anything changed since their last build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import SourceError
+from backfill_assets.lake.records import Build
+from backfill_assets.table import Table, Window
+
+Standing = Mapping[tuple[str, date], Build]
+OF_SOURCE = "source:"
+
+
+@dataclass
+class Due:
+    """The days asked for, sorted out. Every day is in exactly one of the four."""
+
+    compute: list[date] = field(default_factory=list)
+    up_to_date: list[date] = field(default_factory=list)
+    held: dict[date, str] = field(default_factory=dict)
+    undelivered: dict[date, str] = field(default_factory=dict)
+    inputs: dict[date, dict[str, str]] = field(default_factory=dict)
+
+
+def sort_out(
+    table: Table, days: Sequence[date], *, standing: Standing, calendar: Calendar, force: bool, already: frozenset[date] = frozenset()
+) -> Due:
+    """Sort `days`, in order. `already` are days that this run's identity has appended before (append_once)."""
+    due = Due()
+    for day in sorted(days):
+        missing = _missing(table, day, standing, calendar, due.compute)
+        if missing:
+            due.held[day] = f"needs {', '.join(missing)}, of which there is no accepted build"
+            continue
+        try:
+            due.inputs[day] = inputs_of(table, day, standing, calendar)
+        except SourceError as error:
+            due.undelivered[day] = str(error)
+            continue
+        if day in already or not (force or _changed(table, day, due, standing)):
+            due.up_to_date.append(day)
+        else:
+            due.compute.append(day)
+    return due
+
+
+def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -> dict[str, str]:
+    """What `day` is computed from: `table@day` to fingerprint. Only the parts about `day` of an input with another day."""
+    found: dict[str, str] = {}
+    source = table.source()
+    if source:
+        found[f"{OF_SOURCE}{source.name}@{day}"] = source.fingerprint(day)
+    for other, window in table.windows():
+        for needed in calendar.clip(window.days(day)):
+            build = standing.get((other.name, needed))
+            mark = build and (build.parts.get(str(day)) if table.matches_by_part(other) else build.fingerprint)
+            if mark:
+                found[f"{other.name}@{needed}"] = mark
+    return found
+
+
+def _missing(table: Table, day: date, standing: Standing, calendar: Calendar, computing: Sequence[date]) -> list[str]:
+    def there(other: Table, needed: date) -> bool:
+        return (other.name, needed) in standing or (other is table and needed in computing)
+
+    return [
+        f"{other.name} {needed}"
+        for other, window in table.windows()
+        for needed in calendar.clip(window.needed(day))
+        if not there(other, needed)
+    ]
+
+
+def _changed(table: Table, day: date, due: Due, standing: Standing) -> bool:
+    last = standing.get((table.name, day))
+    if last is None or last.code_version != table.version or dict(last.inputs) != due.inputs[day]:
+        return True
+    # A day of itself that is being computed now may come out different; its fingerprint is not known yet.
+    return any(needed in due.compute for needed in _own_days(table, day))
+
+
+def _own_days(table: Table, day: date) -> list[date]:
+    return [d for read in table.reads.values() if isinstance(read, Window) and read.table is None for d in read.days(day)]

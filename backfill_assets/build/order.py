@@ -1,0 +1,40 @@
+"""What is asked of a step, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from backfill_assets.lake.records import Build, WriteMode
+from backfill_assets.table import Table
+
+
+@dataclass(frozen=True)
+class Order:
+    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions."""
+
+    run: str
+    identity: str = ""
+    force: bool = False
+    write_mode: WriteMode = "overwrite"
+    plan: str = ""
+    who: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What became of every day asked for: a build, the build it already had, or why it was held back."""
+
+    table: Table
+    built: Sequence[Build] = ()
+    up_to_date: Sequence[Build] = ()
+    held: Mapping[date, str] = field(default_factory=dict)
+
+    def failed(self) -> list[Build]:
+        return [build for build in self.built if build.outcome == "failed"]
+
+    def standing(self) -> list[Build]:
+        """The builds whose rows now stand in the table, in order of days."""
+        return sorted([b for b in self.built if b.stands] + list(self.up_to_date), key=lambda b: b.day)

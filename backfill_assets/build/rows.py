@@ -1,0 +1,69 @@
+"""The rows of a step: what its days will hold once committed, and which of those are new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill_assets.build.read import read_inputs
+from backfill_assets.calendar import Calendar, islands
+from backfill_assets.lake.records import WriteMode
+from backfill_assets.lake.slices import condition
+from backfill_assets.lake.store import Lake
+from backfill_assets.table import Table
+
+
+@dataclass(frozen=True)
+class Computed:
+    """`after`: every row the days will hold, which is what is audited. `new`: the rows to write."""
+
+    after: DataFrame
+    new: DataFrame
+
+
+@contextmanager
+def computed(
+    table: Table,
+    days: Sequence[date],
+    mode: WriteMode,
+    *,
+    spark: SparkSession,
+    lake: Lake,
+    calendar: Calendar,
+    versions: Mapping[str, int],
+) -> Iterator[Computed]:
+    """Compute `days` once and keep the rows while the audit and the commit use them."""
+    new = _new_rows(table, days, spark=spark, lake=lake, calendar=calendar, versions=versions).persist()
+    try:
+        yield Computed(_after(table, new, days, mode, spark, lake), new)
+    finally:
+        new.unpersist()
+
+
+def _new_rows(
+    table: Table, days: Sequence[date], *, spark: SparkSession, lake: Lake, calendar: Calendar, versions: Mapping[str, int]
+) -> DataFrame:
+    # A table that reads itself is computed in stretches of consecutive days, each from the day before it.
+    stretches = islands(days) if table.needs_itself() else [list(days)]
+    frames = []
+    for stretch in stretches:
+        inputs = read_inputs(table, stretch, spark=spark, lake=lake, calendar=calendar, versions=versions)
+        frames.append(table.compute(**inputs).where(condition(table.partition_by, stretch)))
+    rows = reduce(DataFrame.unionByName, frames)
+    if table.source():
+        return rows  # a delivered file is of one day already
+    # Whole days side by side: one file a day to write, and an audit by day and key that moves no rows again.
+    return rows.repartition(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), table.partition_by)
+
+
+def _after(table: Table, new: DataFrame, days: Sequence[date], mode: WriteMode, spark: SparkSession, lake: Lake) -> DataFrame:
+    if mode == "overwrite":
+        return new
+    before = lake.read(spark, table.name, table.partition_by, days, lake.version(table.name), table.columns)
+    kept = before.join(new.select(*table.key), list(table.key), "left_anti") if mode == "merge" else before
+    return new.unionByName(kept.select(*new.columns))

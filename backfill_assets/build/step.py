@@ -1,0 +1,158 @@
+"""One step: some days of one table, from what is asked to what is recorded.
+
+read -> compute once -> audit per day -> commit the days that passed, in one commit -> record in the ledger. Reporting to
+Dagster is the caller's. Days that fail, or lack an input, leave the table as it was and do not hold up the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill_assets.build.audit import Audited, audit
+from backfill_assets.build.due import Due, Standing, inputs_of, sort_out
+from backfill_assets.build.order import Order, StepResult
+from backfill_assets.build.read import versions_of_inputs
+from backfill_assets.build.rows import computed
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.ledger import commit_metadata
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.records import Build
+from backfill_assets.lake.slices import condition
+from backfill_assets.lake.store import CommitRequest, Lake
+from backfill_assets.table import Table
+
+Versions = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step works with. `spark` is called only when something must be computed."""
+
+    table: Table
+    lake: Lake
+    calendar: Calendar
+    order: Order
+    spark: Callable[[], SparkSession]
+
+    def run(self, days: Sequence[date]) -> StepResult:
+        """Build those of `days` that are due. What raises here concerns the whole step, never a single day's rows."""
+        if self.order.write_mode == "merge" and not self.table.key:
+            raise UsageError(f"{self.table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
+        names = {self.table.name, *(other.name for other, _ in self.table.windows())}
+        self.lake.ledger.mend(names)
+        versions = versions_of_inputs(self.table, self.lake)
+        standing = self.lake.ledger.standing(names)
+        force, done = self.order.force, self._appended()
+        due = sort_out(self.table, days, standing=standing, calendar=self.calendar, force=force, already=done)
+        built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
+        return StepResult(self.table, built, [standing[self.table.name, d] for d in due.up_to_date], due.held)
+
+    def _appended(self) -> frozenset[date]:
+        """The days that this run, or the one it re-executes, has appended before."""
+        if self.order.write_mode != "append_once":
+            return frozenset()
+        mine = [b for b in self.lake.ledger.builds([self.table.name]) if b.identity == self.order.identity and b.stands]
+        return frozenset(b.day for b in mine if b.write_mode == "append_once")
+
+    def _compute(self, due: Due, standing: Standing, versions: Versions) -> list[Build]:
+        if not due.compute:
+            return []
+        try:
+            return self._attempt(due, standing, versions)
+        except Exception as error:
+            # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.
+            source = self.table.source()
+            damaged = source.damaged(due.compute) if source else {}
+            if not damaged:
+                self._fail(dict.fromkeys(due.compute, f"{type(error).__name__}: {str(error)[:2000]}"), due)
+                raise
+        rest = replace(due, compute=[day for day in due.compute if day not in damaged])
+        return self._fail(damaged, due) + self._compute(rest, standing, versions)
+
+    def _attempt(self, due: Due, standing: Standing, versions: Versions) -> list[Build]:
+        started = time.monotonic()
+        table, days, mode = self.table, due.compute, self.order.write_mode
+        spark = self.spark()
+        with computed(
+            table, days, mode, spark=spark, lake=self.lake, calendar=self.calendar, versions=versions
+        ) as rows:
+            audited = audit(table, rows.after, days, standing)
+            builds = self._judge(due, audited, standing, versions)
+            return self._commit(rows.new, builds, started)
+
+    def _judge(self, due: Due, audited: Mapping[date, Audited], standing: Standing, versions: Versions) -> list[Build]:
+        """A build a day, in order: a day of a table that reads itself falls with the day it was computed from."""
+        now = dict(standing)
+        builds: dict[date, Build] = {}
+        for day in due.compute:
+            own = [d for other, w in self.table.windows() if other is self.table for d in w.days(day)]
+            fallen = [d for d in own if d in builds and not builds[d].stands]
+            why = f"computed from {fallen[0]}, which failed in this run" if fallen else audited[day].why()
+            inputs = inputs_of(self.table, day, now, self.calendar) if own else due.inputs[day]
+            build = replace(_figures(self._build(day, why), audited[day]), inputs=inputs, input_versions=dict(versions))
+            if not why:
+                last = standing.get((self.table.name, day))
+                same = last is not None and last.fingerprint == build.fingerprint
+                build = replace(build, outcome="unchanged" if same else "accepted")
+                build = replace(build, delta_version=last.delta_version) if same and last else build
+                now[self.table.name, day] = build
+            builds[day] = build
+        return list(builds.values())
+
+    def _commit(self, new: DataFrame, builds: list[Build], started: float) -> list[Build]:
+        """Write the accepted days in one commit and record every build; both under the table's lock."""
+        each = (time.monotonic() - started) / len(builds)
+        builds = [replace(build, seconds=round(each, 3)) for build in builds]
+        table, accepted = self.table, [build for build in builds if build.outcome == "accepted"]
+        with writing(self.lake.root, table.name):
+            if accepted:
+                days = [build.day for build in accepted]
+                request = CommitRequest(
+                    table.partition_by, days, self.order.write_mode, table.key, self.order.identity, commit_metadata(accepted)
+                )
+                rows = new.where(condition(table.partition_by, days)) if len(days) < len(builds) else new
+                version = self.lake.commit(rows, table.name, request)
+                builds = [replace(b, delta_version=version) if b.outcome == "accepted" else b for b in builds]
+            self.lake.ledger.append(builds)
+        return builds
+
+    def _fail(self, why: Mapping[date, str], due: Due) -> list[Build]:
+        builds = [replace(self._build(day, message), inputs=due.inputs.get(day, {})) for day, message in why.items()]
+        self.lake.ledger.append(builds)
+        return builds
+
+    def _build(self, day: date, message: str) -> Build:
+        order = self.order
+        return Build(
+            self.table.name,
+            day,
+            "failed",
+            order.run,
+            self.table.version,
+            write_mode=order.write_mode,
+            identity=order.identity,
+            plan=order.plan,
+            who=order.who,
+            reason=order.reason,
+            message=message,
+        )
+
+
+def _figures(build: Build, found: Audited) -> Build:
+    profile = found.profile
+    return replace(
+        build,
+        fingerprint=profile.fingerprint,
+        rows=profile.rows,
+        nulls=dict(profile.nulls),
+        measures=dict(profile.measures),
+        samples=dict(profile.samples),
+        parts=dict(profile.parts),
+        checks=[asdict(v) | {"rows": list(found.rows_at_fault.get(v.rule, ()))} for v in found.verdicts],
+    )
