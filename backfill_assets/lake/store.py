@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.types import StructType
 
 from backfill_assets.errors import Conflict
@@ -52,28 +52,28 @@ class Lake:
         frame = spark.read.format("delta").option("versionAsOf", version).load(self.path(name))
         return frame.where(condition(column, days))
 
-    def create(self, spark: SparkSession, name: str, column: str, columns: str) -> None:
-        properties = ", ".join(f"'{k}' = '{v}'" for k, v in RETENTION.items())
-        spark.sql(
-            f"CREATE TABLE IF NOT EXISTS delta.`{self.path(name)}` ({columns}) USING delta "
-            f"PARTITIONED BY ({column}) TBLPROPERTIES ({properties})"
-        )
-
     def commit(self, rows: DataFrame, name: str, request: CommitRequest) -> int:
         """Write `rows` over the request's days in one commit, by its mode; the version they stand in."""
-        {"overwrite": self._replace, "merge": self._merge, "append_once": self._append}[request.mode](rows, name, request)
+        write = {"overwrite": self._replace, "merge": self._merge, "append_once": self._append}[request.mode]
+        if request.mode == "merge" and self.version(name) < 0:
+            write = self._replace  # nothing to merge into
+        write(rows, name, request)
         return self.version(name)
+
+    def _writer(self, rows: DataFrame, request: CommitRequest) -> DataFrameWriter:
+        """A writer that makes the table, partitioned and retained as it should be, where there is none yet."""
+        return rows.write.format("delta").partitionBy(request.column).options(mergeSchema="true", **RETENTION)
 
     def _replace(self, rows: DataFrame, name: str, request: CommitRequest) -> None:
         # replaceWhere, not dynamic overwrite: a day whose new result is empty must come out empty, not stale.
-        writer = rows.write.format("delta").mode("overwrite").option("mergeSchema", "true")
+        writer = self._writer(rows, request).mode("overwrite")
         writer = writer.option("replaceWhere", condition(request.column, request.days))
         _guarded(lambda: writer.option("userMetadata", request.metadata).save(self.path(name)), name, request.days)
 
     def _append(self, rows: DataFrame, name: str, request: CommitRequest) -> None:
         # Delta skips a transaction it has seen: the same run identity and days append once, however often they are tried.
         days = hashlib.sha256(" ".join(map(str, request.days)).encode()).hexdigest()[:16]
-        writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer = self._writer(rows, request).mode("append")
         writer = writer.option("txnAppId", f"{request.identity}/{days}").option("txnVersion", 1)
         _guarded(lambda: writer.option("userMetadata", request.metadata).save(self.path(name)), name, request.days)
 

@@ -1,0 +1,121 @@
+"""What the servers find on disk and in their environment, and what they leave there: settings, logs, who runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from backfill_assets.errors import UsageError
+from backfill_assets.servers.child import end_all
+from backfill_assets.settings import PROJECT, Settings
+
+# A step tells of each day and each rule; written one by one, sixty days took longer to report than to compute.
+EVENT_BATCH_SIZE = "1000"
+
+
+def dagster_home(chosen: Settings) -> Path:
+    return Path(os.environ.get("DAGSTER_HOME") or chosen.dagster_home).expanduser().absolute()
+
+
+def prepare(chosen: Settings) -> Path:
+    """Dagster's folder with this project's dagster.yaml; a folder of the user's own keeps the one it has."""
+    home = dagster_home(chosen)
+    home.mkdir(parents=True, exist_ok=True)
+    target = home / "dagster.yaml"
+    if home == chosen.dagster_home or not target.exists():
+        shutil.copyfile(PROJECT / "dagster.yaml", target)
+    chosen.landing.mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def environment(chosen: Settings) -> dict[str, str]:
+    """Ours, and every setting spelled out, so that children see the same whatever folder or .env they find."""
+    told = {f"BACKFILL_{name.upper()}": _text(value) for name, value in chosen if value is not None and value != ()}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
+    batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
+    return ours | told | {"DAGSTER_HOME": str(dagster_home(chosen)), "DAGSTER_EVENT_BATCH_SIZE": batch}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@dataclass(frozen=True)
+class Running:
+    """What `servers.json` in the home says of the servers that run: never the token."""
+
+    url: str
+    pid: int
+    children: Mapping[str, int]
+    engine_port: int | None = None
+
+    def write(self, home: Path) -> None:
+        path = _record(home)
+        path.with_suffix(".new").write_text(json.dumps(asdict(self)))
+        path.with_suffix(".new").replace(path)
+
+
+def _record(home: Path) -> Path:
+    return home / "servers.json"
+
+
+def running(home: Path) -> Running | None:
+    """The servers of this home; None where none run."""
+    try:
+        found = Running(**json.loads(_record(home).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if _is_ours(found.pid, home) else None
+
+
+@contextmanager
+def only_servers(chosen: Settings) -> Iterator[None]:
+    """Hold this home: two daemons on one home would launch everything twice. What a killed holder left behind is ended."""
+    chosen.home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(chosen.home / "servers.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        found = running(chosen.home)
+        where = f" at {found.url} (process {found.pid})" if found else ""
+        raise UsageError(
+            f"Servers already run on {chosen.home}{where}. Nothing was started. Use those, or end them with Ctrl-C first; "
+            "or set BACKFILL_HOME to another folder."
+        ) from None
+    try:
+        _end_orphans(chosen.home)
+        yield
+    finally:
+        _record(chosen.home).unlink(missing_ok=True)
+        lock.release()
+
+
+def _end_orphans(home: Path) -> None:
+    try:
+        left = json.loads(_record(home).read_text())["children"].values()
+    except (OSError, ValueError, KeyError):
+        return
+    ours = [psutil.Process(pid) for pid in left if _is_ours(pid, home)]
+    found = [member for process in ours for member in [process, *process.children(recursive=True)]]
+    for process in found:
+        process.terminate()
+    end_all(found)
+
+
+def _is_ours(pid: int, home: Path) -> bool:
+    """Whether this process works on this home: a number alone may have been given to another since."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("BACKFILL_HOME") == str(home)
+    except psutil.Error:
+        return False

@@ -1,0 +1,143 @@
+"""The alternative that people write today: one PySpark script over a range of days, without any audit.
+
+Writes the same tables as the code location, with the same rows, to Delta: `hand_written.py LANDING LAKE FIRST LAST`.
+Written on its own; it shares no code with what it is compared with, only the Spark settings given to both.
+"""
+
+import json
+import sys
+from datetime import date, timedelta
+
+from delta import configure_spark_with_delta_pip
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+KNOWN = [
+    "outageNumber", "outageStartTime", "lastUpdateTime", "currentEtor", "autoEtor", "crewEta", "crewCurrentStatus", "cause",
+    "estCustAffected", "hazardFlag", "latitude", "longitude", "regionName", "n_devices", "_op", "_captured_at", "_commit",
+]  # fmt: skip
+
+
+def main(landing: str, lake: str, first: str, last: str, conf: str = "{}") -> None:
+    start, end = date.fromisoformat(first), date.fromisoformat(last)
+    days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
+    builder = SparkSession.builder.appName("hand_written").config(
+        "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
+    )
+    builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    for name, value in json.loads(conf).items():
+        builder = builder.config(name, value)
+    spark = configure_spark_with_delta_pip(builder).getOrCreate()
+
+    def save(frame: DataFrame, table: str, day: str) -> DataFrame:
+        where = f"{day} >= '{start}' AND {day} < '{end + timedelta(days=1)}'"
+        rows = frame.where(where)
+        rows.write.format("delta").partitionBy(day).mode("overwrite").option("replaceWhere", where).save(f"{lake}/{table}")
+        return spark.read.format("delta").load(f"{lake}/{table}")
+
+    folders = [f"{landing}/outage_events/year={d:%Y}/month={d:%m}/day={d:%d}" for d in days]
+    lines = spark.read.option("recursiveFileLookup", "true").text(folders).withColumn("path", F.col("_metadata.file_path"))
+    text = r"year=(\d+)/month=(\d+)/day=(\d+)"
+    parsed = lines.where("trim(value) <> ''").select(
+        F.make_date(*[F.regexp_extract("path", text, n).cast("int") for n in (1, 2, 3)]).alias("arrival_day"),
+        F.regexp_extract("path", "(outage_events/.*)$", 1).alias("source_file"),
+        F.col("value").alias("line"),
+        F.from_json("value", "MAP<STRING, STRING>").alias("fields"),
+    )
+    wrong = (
+        "fields IS NULL OR fields['outageNumber'] IS NULL OR fields['_op'] IS NULL OR fields['_op'] NOT IN ('I', 'U', 'D') "
+        "OR try_cast(fields['_captured_at'] AS TIMESTAMP) IS NULL"
+    )
+    rejected = parsed.where(wrong).select("arrival_day", "source_file", "line", F.lit("unreadable").alias("reason"))
+    save(rejected, "raw/rejected_lines", "arrival_day")
+    events = parsed.where(f"NOT ({wrong})").select(
+        "arrival_day",
+        "source_file",
+        *[F.col("fields")[name].alias(name) for name in KNOWN],
+        F.map_filter("fields", lambda name, _: ~name.isin(KNOWN)).alias("unknown_fields"),
+    )
+    events = save(events, "raw/outage_events", "arrival_day")
+    updates = save(typed(events), "staging/outage_updates", "arrival_day")
+    outages = save(last_states(updates), "staging/outages", "outage_day")
+    daily = save(regions(outages), "features/region_daily", "outage_day")
+    save(history(spark, daily, days), "features/region_history", "outage_day")
+
+
+def typed(events: DataFrame) -> DataFrame:
+    numbers = {"outageStartTime": "started_at", "lastUpdateTime": "last_update_at", "currentEtor": "estimated_restoration_at"}
+    numbers |= {"autoEtor": "automatic_estimate_at", "crewEta": "crew_expected_at"}
+    rest = {"estCustAffected": ("customers", "INT"), "latitude": ("latitude", "DOUBLE"), "longitude": ("longitude", "DOUBLE")}
+    rest |= {"n_devices": ("devices", "INT"), "hazardFlag": ("hazard_flags", "INT")}
+    bad = [f"if({c} IS NOT NULL AND try_cast({c} AS BIGINT) IS NULL, '{n}', NULL)" for c, n in numbers.items()]
+    bad += [f"if({c} IS NOT NULL AND try_cast({c} AS {k}) IS NULL, '{n}', NULL)" for c, (n, k) in rest.items()]
+    rows = events.selectExpr(
+        "arrival_day",
+        "outageNumber AS outage_number",
+        "cast(_captured_at AS TIMESTAMP) AS captured_at",
+        "_op AS change",
+        "cast(timestamp_seconds(try_cast(outageStartTime AS BIGINT)) AS DATE) AS outage_day",
+        *[f"timestamp_seconds(try_cast({c} AS BIGINT)) AS {n}" for c, n in numbers.items()],
+        *[f"try_cast({c} AS {k}) AS {n}" for c, (n, k) in rest.items()],
+        "cause",
+        "crewCurrentStatus AS crew_status",
+        "regionName AS region",
+        f"array_compact(array({', '.join(bad)})) AS unparsed",
+    )
+    return rows.dropDuplicates(["arrival_day", "outage_number", "captured_at", "change"])
+
+
+def last_states(updates: DataFrame) -> DataFrame:
+    placed = updates.where("datediff(arrival_day, outage_day) BETWEEN 0 AND 14")
+    whole = Window.partitionBy("outage_day", "outage_number")
+    order = [F.desc("captured_at"), F.expr("CASE change WHEN 'D' THEN 0 WHEN 'U' THEN 1 ELSE 2 END")]
+    ranked = placed.select(
+        "*",
+        F.row_number().over(whole.orderBy(*order)).alias("rank"),
+        F.min("captured_at").over(whole).alias("first_seen_at"),
+        F.max("customers").over(whole).alias("peak_customers"),
+        F.count(F.lit(1)).over(whole).alias("updates"),
+    )
+    return ranked.where("rank = 1").selectExpr(
+        *"outage_day outage_number started_at region cause crew_status customers hazard_flags latitude longitude".split(),
+        *"devices estimated_restoration_at first_seen_at".split(),
+        "captured_at AS last_seen_at",
+        "if(change = 'D', captured_at, NULL) AS restored_at",
+        "peak_customers",
+        "updates",
+    )
+
+
+def regions(outages: DataFrame) -> DataFrame:
+    causes = {"equipment": "equipment issue", "weather": "caused by the weather", "planned": "scheduled maintenance"}
+    causes |= {"safety_shutoff": "To protect public safety", "unknown": "Unknown|investigating"}
+    seconds = F.unix_timestamp("restored_at") - F.unix_timestamp("started_at")
+    daily = outages.groupBy("outage_day", "region").agg(
+        F.count(F.lit(1)).alias("outages"),
+        F.sum(F.coalesce("customers", F.lit(0)).cast("bigint")).alias("customers"),
+        F.sum(F.coalesce("peak_customers", F.lit(0)).cast("bigint")).alias("peak_customers"),
+        F.count("restored_at").alias("restored"),
+        *[(F.count_if(F.col("cause").rlike(t)) / F.count(F.lit(1))).alias(f"{c}_share") for c, t in causes.items()],
+        (F.sum(seconds) / F.count(seconds) / 60).alias("mean_restoration_minutes"),
+        (F.max(seconds) / 60).alias("max_restoration_minutes"),
+    )
+    week = Window.partitionBy("region").orderBy(F.datediff("outage_day", F.lit("1970-01-01"))).rangeBetween(-6, 0)
+    sums = [F.sum(name).over(week).alias(f"{name}_7d") for name in ("outages", "customers")]
+    return daily.select("*", *sums)
+
+
+def history(spark: SparkSession, daily: DataFrame, days: list[date]) -> DataFrame:
+    every_day = spark.createDataFrame([(d,) for d in days], "outage_day DATE")
+    grid = every_day.crossJoin(daily.select("region").distinct()).join(daily, ["outage_day", "region"], "left")
+    so_far = Window.partitionBy("region").orderBy("outage_day").rowsBetween(Window.unboundedPreceding, 0)
+    return grid.select(
+        "outage_day",
+        "region",
+        F.sum("outages").over(so_far).alias("outages_total"),
+        F.sum("customers").over(so_far).alias("customers_total"),
+        F.count("outages").over(so_far).alias("days_with_outages"),
+        F.min(F.when(F.col("outages").isNotNull(), F.col("outage_day"))).over(so_far).alias("first_outage_day"),
+    ).where("outages_total IS NOT NULL")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
