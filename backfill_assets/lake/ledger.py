@@ -13,10 +13,10 @@ from datetime import date
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from backfill_assets.lake.locks import writing
-from backfill_assets.lake.records import Build, from_arrow, to_arrow
+from backfill_assets.lake.records import SCHEMA, Build, from_arrow, to_arrow
 
 # Runs that finish together all append here; the default of 15 retries was seen to run out with four writers.
 COMMIT_RETRIES = 200
@@ -37,16 +37,30 @@ class Ledger:
     def append(self, builds: Sequence[Build]) -> None:
         if not builds:
             return
+        if opened(self.path) is None:
+            self._begin()
         write_deltalake(
             self.path,
             to_arrow(builds),
             mode="append",
-            partition_by=["table"],
-            configuration={"delta.logRetentionDuration": "interval 36500 days"},
             commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
         self._compact()
+
+    def _begin(self) -> None:
+        # Writers that find no ledger all try to make it, and the library refuses all but one; an append is then any other.
+        try:
+            DeltaTable.create(
+                self.path,
+                SCHEMA,
+                mode="ignore",
+                partition_by=["table"],
+                configuration={"delta.logRetentionDuration": "interval 36500 days"},
+            )
+        except DeltaError:
+            if opened(self.path) is None:
+                raise
 
     def _compact(self) -> None:
         # Every step appends a small file; now and then one writer folds them, or reading would slow down by and by.
@@ -106,10 +120,10 @@ def committed_builds(path: str, after: int = -1) -> list[Build]:
     if table is None:
         return []
     found: list[Build] = []
-    for commit in table.history(limit=max(int(table.version()) - after, 1)):
+    for commit in reversed(table.history(limit=max(int(table.version()) - after, 1))):
         if commit["version"] > after:
             found += [Build.from_json(e | {"delta_version": commit["version"]}) for e in told_by(commit)]
-    return found[::-1]
+    return found
 
 
 def told_by(commit: dict[str, Any]) -> list[dict[str, Any]]:

@@ -110,8 +110,7 @@ def no_nulls(*columns: str) -> Rule:
 
 def nulls_at_most(share: float, *columns: str) -> Rule:
     """At most this share (0 to 1) of the day's values is null, in each column."""
-    if not 0 <= share < 1:
-        raise ValueError(f"nulls_at_most({share}): a share is at least 0 and below 1")
+    _require_share("nulls_at_most", share)
 
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
         nulls = {column: day.nulls.get(column, 0) for column in columns}
@@ -140,6 +139,7 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
 
     The table keeps the names of such columns in `unparsed`, and measures `unparsed_<column>`.
     """
+    _require_share("unparsed_at_most", share)
 
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
         counts = {column: day.measures.get(f"unparsed_{column}", 0) for column in columns}
@@ -155,6 +155,7 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
 
 def rejected_at_most(share: float, table: str) -> Rule:
     """At most this share of the day's lines went to `table`, which is declared as beside this one."""
+    _require_share("rejected_at_most", share)
 
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
         rejected = day.beside_rows.get(table, 0)
@@ -166,3 +167,8 @@ def rejected_at_most(share: float, table: str) -> Rule:
         )
 
     return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge)
+
+
+def _require_share(rule: str, share: float) -> None:
+    if not 0 <= share < 1:
+        raise ValueError(f"{rule}({share}): a share is at least 0 and below 1")

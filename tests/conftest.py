@@ -1,0 +1,64 @@
+"""One Spark session a test process, and a world (a lake and a landing area) a test.
+
+The settings of the process are set here, before the package is first imported. With BACKFILL_SPARK_REMOTE in the
+environment, everything below runs on that Spark Connect server instead of a driver of its own.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+REMOTE = os.environ.get("BACKFILL_SPARK_REMOTE", "")
+SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
+for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
+    del os.environ[name]
+os.environ |= {
+    "BACKFILL_HOME": tempfile.mkdtemp(prefix="backfill-tests-"),
+    "BACKFILL_LANDING": str(SAMPLE),
+    "BACKFILL_LAST_DAY": "2019-10-13",
+    "BACKFILL_SPARK_REMOTE": REMOTE,
+    "BACKFILL_SPARK_CONF": '{"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}',
+}
+
+from collections.abc import Callable, Iterator  # noqa: E402
+
+import pytest  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+
+from backfill_assets.lake.session import start  # noqa: E402
+from backfill_assets.lake.store import Lake  # noqa: E402
+from backfill_assets.settings import settings  # noqa: E402
+from tests.world import World  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = start(settings())
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def new_lake(tmp_path: Path) -> Callable[[], Lake]:
+    """Fresh lakes, as many as asked for."""
+    made: list[Lake] = []
+
+    def new() -> Lake:
+        made.append(Lake(str(tmp_path / f"lake{len(made)}")))
+        return made[-1]
+
+    return new
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: SparkSession) -> World:
+    """A lake with nothing in it, and a landing area with nothing in it."""
+    return World(tmp_path / "lake", tmp_path / "landing", lambda: spark)
+
+
+@pytest.fixture(scope="session")
+def sixty(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+    """All 60 days of the sample, built in one run. Read only."""
+    built = World(tmp_path_factory.mktemp("sixty") / "lake", SAMPLE, lambda: spark)
+    built.run(built.calendar.days())
+    return built

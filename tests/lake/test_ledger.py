@@ -1,0 +1,114 @@
+"""The ledger, without Spark: commits are written with the deltalake library as a step would leave them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, write_deltalake
+
+from backfill_assets.lake.ledger import Ledger, commit_metadata
+from backfill_assets.lake.records import Build, from_arrow, to_arrow
+from tests.world import day
+
+NOON = datetime(2019, 10, 14, 12, tzinfo=UTC)
+
+
+def build(number: int = 0, minutes: int = 0, **fields) -> Build:
+    known = {"run": "r", "code_version": "1", "outcome": "accepted", "at": NOON + timedelta(minutes=minutes)}
+    return Build("staging/o", day(number), **known | fields)
+
+
+FULL = build(
+    fingerprint="1-2-3", rows=1, nulls={"a": 1}, measures={"m": 2}, samples={"s": ["x"]}, parts={"2019-08-15": "p"},
+    inputs={"t@2019-08-15": "f"}, input_versions={"t": 4},
+    checks=[{"rule": "r", "passed": True, "message": "", "figures": {"rows": 1}, "severity": "error", "rows": []}],
+    delta_version=3, seconds=0.5, write_mode="merge", identity="i", plan="p", who="w", reason="why", message="m",
+)  # fmt: skip
+
+
+def test_a_build_survives_the_ledger():
+    assert from_arrow(to_arrow([FULL])) == [FULL]
+
+
+def test_a_build_survives_a_commits_metadata():
+    assert Build.from_json(FULL.to_json()) == FULL
+
+
+def test_a_ledger_that_was_never_written_is_empty(tmp_path):
+    assert Ledger(str(tmp_path)).builds() == []
+
+
+def test_the_last_build_that_stands_is_the_days_and_a_failed_one_is_not(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    ledger.append([build(0, 0, run="first"), build(1, 0, run="first")])
+    ledger.append([build(0, 2, run="third", outcome="failed"), build(1, 2, run="third")])
+    ledger.append([build(0, 1, run="second")])
+    assert {at: b.run for (_, at), b in ledger.standing(["staging/o"]).items()} == {day(0): "second", day(1): "third"}
+
+
+def test_a_build_recorded_twice_counts_once(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    ledger.append([FULL])
+    ledger.append([FULL])
+    assert ledger.builds() == [FULL]
+
+
+def test_other_tables_are_not_read(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    ledger.append([build(), replace(build(), table="raw/a")])
+    assert [b.table for b in ledger.builds(["raw/a"])] == ["raw/a"]
+
+
+def commit(tmp_path, *builds: Build, metadata: str | None = None) -> None:
+    told = commit_metadata(builds) if metadata is None else metadata
+    properties = CommitProperties(custom_metadata={"userMetadata": told})
+    write_deltalake(str(tmp_path / "staging/o"), pa.table({"a": [1]}), mode="append", commit_properties=properties)
+
+
+def test_what_a_crash_left_out_is_mended_from_the_commits(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    commit(tmp_path, build(0))
+    ledger.append([build(0, delta_version=0)])
+    commit(tmp_path, build(1), build(2))
+    commit(tmp_path, build(3))
+    mended = ledger.mend(["staging/o"])
+    assert [(b.day, b.delta_version) for b in mended] == [(day(1), 1), (day(2), 1), (day(3), 2)]
+    assert len(ledger.standing(["staging/o"])) == 4
+
+
+def test_mending_what_is_whole_writes_nothing(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    commit(tmp_path, build(0))
+    ledger.mend(["staging/o"])
+    assert ledger.mend(["staging/o"]) == []
+    assert len(ledger.builds()) == 1
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("by hand", id="a note"),
+        pytest.param('{"builds": [1]}', id="another's JSON"),
+    ],
+)
+def test_a_commit_that_is_not_ours_tells_of_no_build(tmp_path, metadata):
+    commit(tmp_path, metadata=metadata)
+    assert Ledger(str(tmp_path)).mend(["staging/o"]) == []
+
+
+def append_many(root: str, writer: int) -> None:
+    for number in range(10):
+        Ledger(root).append([build(number, run=f"writer {writer}")])
+
+
+def test_processes_that_append_at_once_lose_nothing(tmp_path):
+    spawn = get_context("spawn")
+    writers = [spawn.Process(target=append_many, args=(str(tmp_path), n)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(Ledger(str(tmp_path)).builds()) == 40

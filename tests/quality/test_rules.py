@@ -1,0 +1,113 @@
+from datetime import date
+
+import pytest
+
+from backfill_assets.quality.profile import DayProfile
+from backfill_assets.quality.rules import (
+    has_rows,
+    no_nulls,
+    nulls_at_most,
+    rejected_at_most,
+    rows_between,
+    rows_within,
+    types_as_declared,
+    unique_key,
+    unparsed_at_most,
+)
+
+
+def profile(**figures) -> DayProfile:
+    return DayProfile(date(2019, 8, 15), **{"rows": 100, **figures})
+
+
+WEEK = dict(trailing_rows=[100] * 7)
+
+
+@pytest.mark.parametrize(
+    ("rule", "figures", "passed", "message"),
+    [
+        pytest.param(has_rows(), {"rows": 0}, False, "0 rows; at least 1 promised", id="an empty day has no rows"),
+        pytest.param(has_rows(), {"rows": 1}, True, "1 rows; at least 1 promised", id="one row is enough"),
+        pytest.param(
+            rows_between(at_least=5, at_most=1000),
+            {"rows": 1001},
+            False,
+            "1,001 rows; at least 5, at most 1,000 promised",
+            id="one row too many",
+        ),
+        pytest.param(
+            rows_within(0.5, 2), WEEK | {"rows": 49}, False, "49 rows; 0.5 to 2 times the usual 100 promised", id="too few"
+        ),
+        pytest.param(
+            rows_within(0.5, 2), WEEK | {"rows": 200}, True, "200 rows; 0.5 to 2 times the usual 100 promised", id="the bound itself"
+        ),
+        pytest.param(
+            rows_within(0.5, 2),
+            {"rows": 1, "trailing_rows": [100] * 6},
+            True,
+            "6 accepted days before: too few to compare",
+            id="six days say nothing of what is usual",
+        ),
+        pytest.param(no_nulls("a"), {"nulls": {"a": 1}}, False, "null: a 1 of 100", id="one null"),
+        pytest.param(no_nulls("a"), {"nulls": {"b": 1}}, True, "nulls at most 0.00%", id="a null in another column"),
+        pytest.param(nulls_at_most(0.05, "a"), {"nulls": {"a": 5}}, True, "nulls at most 5.00%", id="the share itself"),
+        pytest.param(nulls_at_most(0.05, "a", "b"), {"nulls": {"a": 5, "b": 6}}, False, "null: b 6 of 100", id="over the share"),
+        pytest.param(unique_key(), {"repeated_keys": 2}, False, "2 keys more than once", id="keys twice"),
+        pytest.param(unique_key(), {}, True, "every key once", id="keys once"),
+        pytest.param(
+            unparsed_at_most(0.05, ["customers"]),
+            {"measures": {"unparsed_customers": 6}},
+            False,
+            "unreadable: customers 6 of 100",
+            id="too many unreadable values",
+        ),
+        pytest.param(
+            unparsed_at_most(0.05, ["customers"]),
+            {"measures": {"unparsed_customers": 5}},
+            True,
+            "unreadable at most 5.00%",
+            id="a few unreadable values",
+        ),
+        pytest.param(
+            rejected_at_most(0.05, "raw/rejected_lines"),
+            {"rows": 90, "beside_rows": {"raw/rejected_lines": 10}},
+            False,
+            "10 of 100 lines in raw/rejected_lines",
+            id="a tenth of the lines rejected",
+        ),
+        pytest.param(
+            rejected_at_most(0.05, "raw/rejected_lines"),
+            {"rows": 95, "beside_rows": {"raw/rejected_lines": 5}},
+            True,
+            "5 of 100 lines in raw/rejected_lines",
+            id="a twentieth of the lines rejected",
+        ),
+        pytest.param(types_as_declared(), {"type_faults": ["a is int, declared string"]}, False, "a is int, declared string", id="type"),
+        pytest.param(types_as_declared(), {}, True, "as declared", id="types as declared"),
+    ],
+)  # fmt: skip
+def test_a_rule_judges_the_figures_of_one_day(rule, figures, passed, message):
+    verdict = rule.verdict(profile(**figures))
+    assert (verdict.passed, verdict.message, verdict.refuses) == (passed, message, not passed)
+
+
+def test_a_warning_is_told_and_refuses_nothing():
+    verdict = has_rows().as_warning().verdict(profile(rows=0))
+    assert (verdict.passed, verdict.refuses, verdict.severity) == (False, False, "warning")
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        pytest.param(lambda: rows_between(at_least=5, at_most=4), id="more at least than at most"),
+        pytest.param(lambda: rows_within(2, 1), id="a low bound above the high one"),
+        pytest.param(lambda: rows_within(-1, 1), id="a negative share"),
+        pytest.param(lambda: nulls_at_most(1, "a"), id="a share of everything"),
+        pytest.param(lambda: nulls_at_most(-0.1, "a"), id="a negative share of nulls"),
+        pytest.param(lambda: unparsed_at_most(5, ["a"]), id="five instead of five percent unreadable"),
+        pytest.param(lambda: rejected_at_most(5, "t"), id="five instead of five percent rejected"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused_when_the_rule_is_defined(define):
+    with pytest.raises(ValueError, match=r"\d"):
+        define()

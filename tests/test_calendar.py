@@ -1,0 +1,96 @@
+from datetime import date
+
+import pytest
+
+from backfill_assets.calendar import Calendar, islands
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.slices import condition
+from tests.world import day, days
+
+CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param("2019-08-16", days(1), id="one day"),
+        pytest.param("2019-08-15..2019-08-17", days(0, 1, 2), id="a range has both its ends"),
+        pytest.param("2019-08-15, 2019-08-18..2019-08-19", days(0, 3, 4), id="days and ranges together leave the gap out"),
+        pytest.param("2019-08-16,2019-08-15..2019-08-16", days(0, 1), id="a day named twice is one day"),
+        pytest.param("last 2", days(58, 59), id="the last days end with the calendar"),
+        pytest.param("last 500", days(*range(60)), id="more last days than there are is all of them"),
+    ],
+)
+def test_text_names_days(text, named):
+    assert CALENDAR.select(text) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            "2019-08-14..2019-08-16",
+            "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was started. "
+            "Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
+            id="a day before the first",
+        ),
+        pytest.param(
+            "2019-10-14",
+            "2019-10-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was started. "
+            "Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
+            id="a day after the last",
+        ),
+        pytest.param(
+            "2019-08-17..2019-08-16",
+            "The range 2019-08-17..2019-08-16 is reversed: it ends before it begins. Nothing was started. "
+            "Type 2019-08-16..2019-08-17.",
+            id="a reversed range",
+        ),
+        pytest.param(
+            "yesterday",
+            "'yesterday' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
+            "2019-09-01..2019-09-07. Nothing was started.",
+            id="a word",
+        ),
+        pytest.param(
+            "last 0",
+            "'last 0' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
+            "2019-09-01..2019-09-07. Nothing was started.",
+            id="no days at all",
+        ),
+    ],
+)
+def test_what_names_no_days_is_refused_with_what_is_allowed(text, told):
+    with pytest.raises(UsageError) as refused:
+        CALENDAR.select(text)
+    assert str(refused.value) == told
+
+
+def test_without_a_fixed_last_day_the_calendar_ends_yesterday():
+    growing = Calendar(date(2019, 8, 15), today=lambda: date(2019, 8, 18))
+    assert growing.days() == days(0, 1, 2)
+    assert day(3) not in growing
+
+
+def test_days_outside_the_calendar_are_clipped():
+    assert CALENDAR.clip(days(-1, 0, 59, 60)) == days(0, 59)
+
+
+def test_islands_are_cut_where_a_day_is_missing():
+    assert islands(days(5, 1, 2, 4, 2)) == [days(1, 2), days(4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("those", "sql"),
+    [
+        pytest.param([], "false", id="no days are no rows"),
+        pytest.param(days(1), "(d >= DATE'2019-08-16' AND d < DATE'2019-08-17')", id="one day is half open"),
+        pytest.param(
+            days(0, 1, 3),
+            "(d >= DATE'2019-08-15' AND d < DATE'2019-08-17') OR (d >= DATE'2019-08-18' AND d < DATE'2019-08-19')",
+            id="a gap is left out",
+        ),
+    ],
+)
+def test_a_slice_is_exactly_its_days(those, sql):
+    assert condition("d", those) == sql

@@ -1,0 +1,65 @@
+from datetime import date
+
+import pytest
+
+from backfill_assets.errors import SettingsError
+from backfill_assets.settings import read_settings
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param(
+            {"horizon_days": "many"},
+            "BACKFILL_HORIZON_DAYS='many' is not allowed: Input should be a valid integer, unable to parse string as an "
+            "integer, for example 14. Nothing was started.",
+            id="a number that is none",
+        ),
+        pytest.param(
+            {"first_day": "2019-10-01", "last_day": "2019-09-01"},
+            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01. Nothing was started.",
+            id="a calendar that ends before it begins",
+        ),
+        pytest.param(
+            {"spark_master": "local[2]", "spark_remote": "sc://host:1"},
+            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one. Nothing was started.",
+            id="a driver of its own and a server's",
+        ),
+        pytest.param(
+            {"horizon_days": 1, "watermark_days": 2},
+            "BACKFILL_HORIZON_DAYS must be at least BACKFILL_WATERMARK_DAYS. Nothing was started.",
+            id="a horizon before the watermark",
+        ),
+        pytest.param(
+            {"spark_remote": "host:15002"},
+            "BACKFILL_SPARK_REMOTE='host:15002' is not allowed: String should match pattern '^sc://.+', for example "
+            "sc://host:15002. Nothing was started.",
+            id="a server without its scheme",
+        ),
+        pytest.param(
+            {"spark_jars": "/nowhere/delta.jar"},
+            "BACKFILL_SPARK_JARS='/nowhere/delta.jar' is not allowed: no such file: /nowhere/delta.jar, for example "
+            "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar. Nothing was started.",
+            id="a jar that is not there",
+        ),
+    ],
+)
+def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, told):
+    with pytest.raises(SettingsError) as refused:
+        read_settings(**given)
+    assert str(refused.value) == told
+
+
+def test_without_a_value_every_place_lies_under_home(tmp_path):
+    found = read_settings(home=tmp_path, lake="", landing="")
+    assert (found.lake, found.landing, found.dagster_home) == (
+        str(tmp_path / "lake"), tmp_path / "landing", tmp_path / "dagster",
+    )  # fmt: skip
+
+
+def test_a_lake_may_be_an_object_store():
+    assert read_settings(lake="s3a://bucket/lake").lake == "s3a://bucket/lake"
+
+
+def test_the_calendar_is_the_settings():
+    assert read_settings(first_day="2019-08-15", last_day="2019-08-20").calendar.last == date(2019, 8, 20)
