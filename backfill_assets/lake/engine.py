@@ -56,7 +56,16 @@ def engine_command(chosen: Settings, engine: Engine, folder: Path) -> list[str]:
     properties = folder / "engine.properties"
     properties.touch(mode=0o600)
     properties.write_text(as_properties(engine_conf(chosen, engine)))
-    return [str(submit), "--properties-file", str(properties), "--class", SERVER_CLASS, "--name", "backfill engine", "spark-internal"]
+    return [
+        str(submit),
+        "--properties-file",
+        str(properties),
+        "--class",
+        SERVER_CLASS,
+        "--name",
+        "backfill engine",
+        "spark-internal",
+    ]
 
 
 def engine_conf(chosen: Settings, engine: Engine) -> dict[str, str]:

@@ -14,7 +14,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from backfill_assets.errors import UsageError
-from backfill_assets.servers.child import end_all
+from backfill_assets.servers.child import end_all, family
 from backfill_assets.settings import PROJECT, Settings
 
 # A step tells of each day and each rule; written one by one, sixty days took longer to report than to compute.
@@ -41,7 +41,8 @@ def environment(chosen: Settings) -> dict[str, str]:
     told = {f"BACKFILL_{name.upper()}": _text(value) for name, value in chosen if value is not None and value != ()}
     ours = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
     batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-    return ours | told | {"DAGSTER_HOME": str(dagster_home(chosen)), "DAGSTER_EVENT_BATCH_SIZE": batch}
+    code = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    return ours | told | {"DAGSTER_HOME": str(dagster_home(chosen)), "DAGSTER_EVENT_BATCH_SIZE": batch, "PYTHONPATH": code}
 
 
 def _text(value: object) -> str:
@@ -60,62 +61,65 @@ class Running:
     engine_port: int | None = None
 
     def write(self, home: Path) -> None:
-        path = _record(home)
-        path.with_suffix(".new").write_text(json.dumps(asdict(self)))
-        path.with_suffix(".new").replace(path)
+        draft = _record(home).with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(_record(home))
+
+
+def running(home: Path) -> Running | None:
+    """The servers of this home; None where none run."""
+    found = _recorded(home)
+    return found if found and _known(found.pid, home) else None
+
+
+@contextmanager
+def only_servers(chosen: Settings) -> Iterator[None]:
+    """Hold this home: two daemons on one home would launch everything twice. What a killed holder left behind is ended."""
+    home = chosen.home
+    home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(home / "servers.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        found = running(home)
+        where = f" at {found.url} (process {found.pid})" if found else ""
+        raise UsageError(
+            f"Servers already run on {home}{where}. Nothing was started. Use those, or end them with Ctrl-C first; "
+            "or set BACKFILL_HOME to another folder."
+        ) from None
+    try:
+        _end_orphans(home)
+        yield
+    finally:
+        _record(home).unlink(missing_ok=True)
+        lock.release()
+
+
+def _end_orphans(home: Path) -> None:
+    left = _recorded(home)
+    known = [process for pid in (left.children.values() if left else ()) if (process := _known(pid, home))]
+    found = [member for process in known for member in family(process.pid)]
+    for process in found:
+        process.terminate()
+    end_all(found)
 
 
 def _record(home: Path) -> Path:
     return home / "servers.json"
 
 
-def running(home: Path) -> Running | None:
-    """The servers of this home; None where none run."""
+def _recorded(home: Path) -> Running | None:
     try:
-        found = Running(**json.loads(_record(home).read_text()))
+        return Running(**json.loads(_record(home).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return found if _is_ours(found.pid, home) else None
 
 
-@contextmanager
-def only_servers(chosen: Settings) -> Iterator[None]:
-    """Hold this home: two daemons on one home would launch everything twice. What a killed holder left behind is ended."""
-    chosen.home.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(chosen.home / "servers.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        found = running(chosen.home)
-        where = f" at {found.url} (process {found.pid})" if found else ""
-        raise UsageError(
-            f"Servers already run on {chosen.home}{where}. Nothing was started. Use those, or end them with Ctrl-C first; "
-            "or set BACKFILL_HOME to another folder."
-        ) from None
-    try:
-        _end_orphans(chosen.home)
-        yield
-    finally:
-        _record(chosen.home).unlink(missing_ok=True)
-        lock.release()
-
-
-def _end_orphans(home: Path) -> None:
-    try:
-        left = json.loads(_record(home).read_text())["children"].values()
-    except (OSError, ValueError, KeyError):
-        return
-    ours = [psutil.Process(pid) for pid in left if _is_ours(pid, home)]
-    found = [member for process in ours for member in [process, *process.children(recursive=True)]]
-    for process in found:
-        process.terminate()
-    end_all(found)
-
-
-def _is_ours(pid: int, home: Path) -> bool:
-    """Whether this process works on this home: a number alone may have been given to another since."""
+def _known(pid: int, home: Path) -> psutil.Process | None:
+    """The recorded process, if it lives; its number may have been given to another after the record was written."""
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("BACKFILL_HOME") == str(home)
-    except psutil.Error:
-        return False
+        older = process.create_time() <= _record(home).stat().st_mtime + 1
+        return process if older and process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.Error, OSError):
+        return None

@@ -1,0 +1,54 @@
+"""Every GraphQL document this project sends. A test validates each against the installed schema.
+
+`... on Error` misses some error types of this Dagster, so each type that can come back is asked for its message by name.
+"""
+
+VERSION = "{ version }"
+
+DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy lastHeartbeatErrors { message } } } } }"
+
+POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit } } }"
+
+SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit: $limit) }"
+
+TABLES = """{
+  assetNodes(loadMaterializations: false) { assetKey { path } isPartitioned dependencyKeys { path } }
+}"""
+
+LAUNCH = """mutation ($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PartitionSetNotFoundError { message }
+    ... on PartitionKeysNotFoundError { message }
+    ... on InvalidStepError { invalidStepKey }
+    ... on InvalidOutputError { stepKey invalidOutputName }
+    ... on RunConfigValidationInvalid { errors { message } }
+    ... on PipelineNotFoundError { message }
+    ... on RunConflict { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message stack }
+    ... on InvalidSubsetError { message }
+    ... on PresetNotFoundError { message }
+    ... on ConflictingExecutionParamsError { message }
+    ... on NoModeProvidedError { message }
+  }
+}"""
+
+BACKFILL = """query ($id: String!) {
+  partitionBackfillOrError(backfillId: $id) {
+    __typename
+    ... on PartitionBackfill { id status error { message } }
+    ... on BackfillNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+RUNS = """query ($id: String!) {
+  runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
+    __typename
+    ... on Runs { results { runId status startTime endTime stepStats { stepKey status } } }
+    ... on InvalidPipelineRunsFilterError { message }
+    ... on PythonError { message }
+  }
+}"""

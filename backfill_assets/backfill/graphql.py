@@ -1,0 +1,107 @@
+"""Dagster over GraphQL: one question, one answer, and one kind of error whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import httpx
+
+from backfill_assets.backfill import documents
+from backfill_assets.calendar import islands
+from backfill_assets.errors import ServiceUnavailable, UsageError
+
+# Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
+TIMEOUT_S = 60.0
+OVER = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
+
+
+@dataclass
+class Dagster:
+    """The webserver at `url`. `transport` stands in for the network in tests."""
+
+    url: str
+    transport: httpx.BaseTransport | None = None
+    timeout: float = TIMEOUT_S
+    _client: httpx.Client = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # The server is often on this machine; a proxy of the environment is never on the way to it.
+        self._client = httpx.Client(base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False)
+
+    def ask(self, document: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The answer's data; ServiceUnavailable if there is none, UsageError if the server refuses the question."""
+        body = {"query": document, "variables": variables or {}}
+        try:
+            response = self._client.post("/graphql", json=body)
+            answer = response.json()
+        except httpx.HTTPError as error:
+            raise ServiceUnavailable(
+                f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was launched by this request. "
+                "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL."
+            ) from None
+        except ValueError:
+            raise ServiceUnavailable(
+                f"{self.url} answers (HTTP {response.status_code}), but not as a Dagster webserver. Correct BACKFILL_DAGSTER_URL."
+            ) from None
+        # Unknown days come back as HTTP 500 with the reason in the body.
+        if answer.get("errors"):
+            told = "; ".join(str(error.get("message")) for error in answer["errors"])
+            raise UsageError(f"Dagster refuses: {told}. Nothing was launched by this request.")
+        return dict(answer["data"])
+
+    def answers(self) -> bool:
+        """Whether the webserver is there."""
+        try:
+            return bool(self.ask(documents.VERSION))
+        except ServiceUnavailable:
+            return False
+
+    def daemons(self) -> dict[str, bool]:
+        """Each required daemon, and whether it is well."""
+        found = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in found if daemon["required"]}
+
+    def tables(self) -> list[str]:
+        """Every daily table, inputs before the tables that read them."""
+        nodes = [node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]]
+        reads = {name_of(node["assetKey"]): {name_of(key) for key in node["dependencyKeys"]} for node in nodes}
+        ordered: list[str] = []
+        while len(ordered) < len(reads):
+            ready = [n for n in reads if n not in ordered and reads[n] & reads.keys() <= {n, *ordered}]
+            ordered += sorted(ready) or sorted(set(reads) - set(ordered))
+        return ordered
+
+    def launch(
+        self, tables: Sequence[str], days: Sequence[date], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
+    ) -> str:
+        """Launch exactly these days of exactly these tables; the backfill's id."""
+        ranges = [{"start": str(island[0]), "end": str(island[-1])} for island in islands(days)]
+        params = {
+            "partitionsByAssets": [{"assetKey": {"path": t.split("/")}, "partitions": {"ranges": ranges}} for t in tables],
+            "runConfigData": {"resources": {"options": {"config": dict(options)}}},
+            "tags": [{"key": key, "value": value} for key, value in tags.items()],
+            "title": title,
+        }
+        return str(told(self.ask(documents.LAUNCH, {"params": params})["launchPartitionBackfill"])["backfillId"])
+
+    def backfill(self, backfill_id: str) -> dict[str, Any]:
+        return told(self.ask(documents.BACKFILL, {"id": backfill_id})["partitionBackfillOrError"])
+
+    def runs(self, backfill_id: str) -> list[dict[str, Any]]:
+        return list(told(self.ask(documents.RUNS, {"id": backfill_id})["runsOrError"])["results"])
+
+
+def name_of(key: Mapping[str, Any]) -> str:
+    return "/".join(key["path"])
+
+
+def told(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer, or the error it is, in the server's words."""
+    kind = str(answer.get("__typename", ""))
+    if kind.endswith(("Error", "Invalid", "Conflict")):
+        said = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
+        raise UsageError(f"Dagster refuses ({kind}): {said}. Nothing was launched by this request.")
+    return dict(answer)

@@ -1,0 +1,90 @@
+"""`backfill`: arguments in, exit code out. What a verb needs is imported when it is asked for, so that help is instant.
+
+Exit codes: 0 everything done, 1 partly or not done, 2 wrong usage, 3 a service is missing or nothing could be launched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
+
+DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE = 0, 1, 2, 3
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Rebuild the history of daily tables safely.",
+)
+
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
+
+
+@app.callback()
+def backfill() -> None:
+    """Rebuild the history of daily tables safely."""
+
+
+@app.command()
+def up(port: Port = 3000) -> None:
+    """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
+    from backfill_assets.commands.up import run
+
+    _ends_with(run(port))
+
+
+@app.command()
+def demo(
+    days: Annotated[str, typer.Option(help="Days of the sample, as A..B; all sixty if not given.")] = "",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the Dagster UI; any free one if not given.")
+    ] = None,
+    exit_: Annotated[bool, typer.Option("--exit", help="End when the days are built; code 0 only if every one is.")] = False,
+) -> None:
+    """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
+    from backfill_assets.commands.demo import run
+
+    _ends_with(run(days=days, port=port, leave=exit_))
+
+
+@app.command()
+def doctor() -> None:
+    """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
+    from backfill_assets.commands.doctor import run
+
+    _ends_with(run())
+
+
+def _ends_with(code: int) -> None:
+    raise typer.Exit(code)
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """The one place that turns errors into a line on stderr and an exit code."""
+    try:
+        yield
+    except BackfillError as error:
+        print(f"backfill: {error}", file=sys.stderr)
+        sys.exit(code_of(error))
+
+
+def code_of(error: BackfillError) -> int:
+    if isinstance(error, UsageError):
+        return WRONG_USAGE
+    return UNAVAILABLE if isinstance(error, ServiceUnavailable) else PARTIAL
+
+
+def main() -> None:
+    with exit_codes():
+        app()
+
+
+if __name__ == "__main__":
+    main()
