@@ -15,7 +15,7 @@ from backfill_assets.calendar import Calendar, islands
 from backfill_assets.lake.records import WriteMode
 from backfill_assets.lake.slices import condition
 from backfill_assets.lake.store import Lake
-from backfill_assets.table import Table
+from backfill_assets.table import Table, Window
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,28 @@ def _new_rows(
     frames = []
     for stretch in stretches:
         inputs = read_inputs(table, stretch, spark=spark, lake=lake, calendar=calendar, versions=versions)
+        if _day_by_day(table):
+            inputs = {name: _whole_days(rows, table.partition_by, days) for name, rows in inputs.items()}
         frames.append(table.compute(**inputs).where(condition(table.partition_by, stretch)))
     rows = reduce(DataFrame.unionByName, frames)
-    if table.source():
-        return rows  # a delivered file is of one day already
-    # Whole days side by side: one file a day to write, and an audit by day and key that moves no rows again.
-    return rows.repartition(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), table.partition_by)
+    # A delivered file is of one day already, and what is computed day by day from whole days stays so.
+    return rows if table.source() or _day_by_day(table) else _whole_days(rows, table.partition_by, days)
+
+
+def _day_by_day(table: Table) -> bool:
+    """Whether a day's rows come from the same day's rows of one other table, and nothing else."""
+    reads = list(table.reads.values())
+    return len(reads) == 1 and all(
+        isinstance(r, Window) and r.table is not None and r.first == r.last == 0 and r.table.partition_by == table.partition_by
+        for r in reads
+    )
+
+
+def _whole_days(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
+    """The same rows with each day's side by side: one file a day to write, and an audit by day and key moves none again."""
+    tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    # Days differ in size; several to a task even that out, as long as there are days enough.
+    return rows.repartition(min(len(days), 4 * tasks), column)
 
 
 def _after(table: Table, new: DataFrame, days: Sequence[date], mode: WriteMode, spark: SparkSession, lake: Lake) -> DataFrame:

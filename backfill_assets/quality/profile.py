@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import reduce
+from operator import add
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -43,8 +45,14 @@ def row_hash(schema: StructType) -> Column:
 
     Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one; the positions of the nulls go in beside.
     """
-    nulls = F.concat(*[F.when(F.col(f"`{f.name}`").isNull(), "1").otherwise("0") for f in schema.fields])
-    return F.xxhash64(nulls, *[_hashable(F.col(f"`{f.name}`"), f.dataType) for f in schema.fields])
+    columns = [F.col(f"`{f.name}`") for f in schema.fields]
+    nulls = [_bits(columns[n : n + 62]) for n in range(0, len(columns), 62)]
+    return F.xxhash64(*nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, schema.fields, strict=True)])
+
+
+def _bits(columns: Sequence[Column]) -> Column:
+    """One whole number that says which of these are null."""
+    return reduce(add, [c.isNull().cast("bigint") * F.lit(2**n) for n, c in enumerate(columns)])
 
 
 def _hashable(value: Column, kind: DataType) -> Column:
@@ -58,7 +66,11 @@ def _hashable(value: Column, kind: DataType) -> Column:
 def profiles(
     rows: DataFrame, *, day: str, part: str | None, measures: Mapping[str, str], samples: Mapping[str, str]
 ) -> dict[date, DayProfile]:
-    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, part)."""
+    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, part).
+
+    Only where some row has values for a sample are those rows looked at again: collecting values in the first pass would
+    cost all rows Spark's fast aggregation.
+    """
     hashed = rows.withColumn("__hash", row_hash(rows.schema))
     names = [f.name for f in rows.schema.fields if f.name != day]
     figures = [
@@ -67,23 +79,28 @@ def profiles(
         F.sum(F.col("__hash").bitwiseAND(0xFFFFFFFF)).alias("low"),
         F.array(*[F.count_if(F.col(f"`{name}`").isNull()) for name in names]).alias("nulls"),
         F.array(*[F.sum(F.expr(sql).cast("long")) for sql in measures.values()]).alias("measures"),
-        *[_sample(sql).alias(f"sample_{name}") for name, sql in samples.items()],
+        F.array(*[F.count_if(F.size(F.expr(sql)) > 0) for sql in samples.values()]).alias("sampled"),
     ]
     keys = [F.col(day).alias("day"), (F.col(part) if part else F.lit(None)).cast("string").alias("part")]
     groups: dict[date, list[Any]] = {}
     for group in hashed.groupBy(*keys).agg(*figures).collect():
         groups.setdefault(group.day, []).append(group)
-    return {d: _fold(d, found, names, list(measures), list(samples), part is not None) for d, found in groups.items()}
+    found = {d: _fold(d, of_day, names, list(measures), part is not None) for d, of_day in groups.items()}
+    for n, (name, sql) in enumerate(samples.items()):
+        if any(group.sampled[n] for of_day in groups.values() for group in of_day):
+            for d, values in _samples(rows, day, sql).items():
+                found[d] = replace(found[d], samples={**found[d].samples, name: values})
+    return found
 
 
-def _sample(sql: str) -> Column:
-    """Up to 20 of the distinct values of an array expression, in order."""
-    return F.slice(F.array_sort(F.array_distinct(F.flatten(F.collect_set(F.expr(sql))))), 1, SAMPLE_SIZE)
+def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
+    """Of each day, up to 20 of the distinct values of an array expression, in order."""
+    values = rows.select(F.col(day).alias("day"), F.explode(F.expr(sql)).alias("value")).distinct()
+    first = values.groupBy("day").agg(F.slice(F.array_sort(F.collect_list("value")), 1, SAMPLE_SIZE).alias("first"))
+    return {row.day: list(row["first"]) for row in first.collect()}
 
 
-def _fold(
-    day: date, groups: list[Any], columns: list[str], measures: list[str], samples: list[str], by_part: bool
-) -> DayProfile:
+def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str], by_part: bool) -> DayProfile:
     def total(values: str) -> list[int]:
         return [sum(column) for column in zip(*[[n or 0 for n in g[values]] for g in groups], strict=True)]
 
@@ -93,7 +110,6 @@ def _fold(
         fingerprint=_fingerprint(groups),
         nulls=dict(zip(columns, total("nulls"), strict=True)),
         measures=dict(zip(measures, total("measures"), strict=True)),
-        samples={s: sorted({v for g in groups for v in g[f"sample_{s}"]})[:SAMPLE_SIZE] for s in samples},
         parts={g.part or "": _fingerprint([g]) for g in groups} if by_part else {},
     )
 

@@ -1,0 +1,181 @@
+"""This code location against a hand-written PySpark script, in one run on one machine: `python -m tests.benchmarks.compare`.
+
+Prints a table of seconds (whole processes, from start to finish), peak memory of the process tree, and ratios. The ratios
+are what is promised; seconds are this machine's. `--times 50` amplifies the sample to about 10 million rows.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from backfill_assets.lake.engine import Engine, engine_command, spark_home
+from backfill_assets.lake.session import ONE_MACHINE
+from backfill_assets.servers.child import Child, end, free_port, is_taken
+from backfill_assets.settings import PROJECT, SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, read_settings
+from tests.benchmarks.amplify import amplify
+
+SAMPLE = PROJECT / "backfill_assets" / "sample"
+
+
+@dataclass
+class Timing:
+    name: str
+    days: int
+    seconds: float
+    peak_gb: float
+    inside: float = 0.0
+
+
+def timed(name: str, days: int, command: list[str], env: dict[str, str], log: Path) -> Timing:
+    """Run a command to its end; the process tree's memory is looked at ten times a second."""
+    started, peak = time.monotonic(), 0
+    with log.open("w") as out:
+        process = subprocess.Popen(command, env=os.environ | env, stdout=out, stderr=subprocess.STDOUT, cwd=PROJECT)
+        tree = psutil.Process(process.pid)
+        while process.poll() is None:
+            peak = max(peak, _memory(tree))
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+    seconds = time.monotonic() - started
+    if process.returncode:
+        sys.exit(f"{name} failed; its output is in {log}:\n{log.read_text()[-3000:]}")
+    last = log.read_text().strip().splitlines()[-1:]
+    inside = float(last[0]) if last and last[0].replace(".", "", 1).isdigit() else 0.0
+    return Timing(name, days, seconds, peak / 2**30, inside)
+
+
+def _memory(tree: psutil.Process) -> int:
+    total = 0
+    for process in [tree, *tree.children(recursive=True)]:
+        try:
+            total += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+class Bench:
+    """The variants, each on a new lake under `root`."""
+
+    def __init__(self, root: Path, landing: Path, conf: dict[str, str]):
+        self.root, self.landing, self.conf, self.number = root, landing, conf, 0
+
+    def hand_written(self, first: date, last: date) -> Timing:
+        self.number += 1
+        lake, conf = self.root / f"lake{self.number}", {"spark.master": "local[*]", "spark.sql.session.timeZone": "UTC"}
+        script = [sys.executable, "-m", "tests.benchmarks.hand_written", str(self.landing), str(lake), str(first), str(last)]
+        command = [*script, json.dumps(conf | ONE_MACHINE | self.conf)]
+        return timed("a: hand-written script, no audit", _days(first, last), command, {}, self.root / f"{self.number}.log")
+
+    def one_run(self, name: str, first: date, last: date, home: Path | None = None, **env: str) -> Timing:
+        self.number += 1
+        home = home or self.root / f"home{self.number}"
+        places = {"BACKFILL_HOME": str(home), "DAGSTER_HOME": str(home / "dagster"), "BACKFILL_LANDING": str(self.landing)}
+        days = {"BACKFILL_LAST_DAY": str(SAMPLE_LAST_DAY), "BACKFILL_SPARK_CONF": json.dumps(self.conf)}
+        command = [sys.executable, "-m", "tests.benchmarks.one_run", str(first), str(last)]
+        return timed(name, _days(first, last), command, places | days | env, self.root / f"{self.number}.log")
+
+    def run_a_day(self, first: date, last: date) -> Timing:
+        """A run of its own for each day, one after the other, the calendar ending with the last of them."""
+        home, runs, day = self.root / "daily", [], first
+        while day <= last:
+            # A day of outages waits for two later days; ending the calendar with the day lets each run finish its own.
+            runs.append(self.one_run("a day", day, day, home, BACKFILL_LAST_DAY=str(day)))
+            day += timedelta(days=1)
+        total = sum(run.seconds for run in runs)
+        return Timing("c: one run per day", len(runs), total, max(run.peak_gb for run in runs))
+
+
+def _days(first: date, last: date) -> int:
+    return (last - first).days + 1
+
+
+@contextmanager
+def engine(root: Path, conf: dict[str, str]) -> Iterator[dict[str, str]]:
+    """A warm engine, and the environment with which runs find it."""
+    chosen = read_settings(home=root, spark_conf=conf)
+    warm_engine = Engine(free_port())
+    command = engine_command(chosen, warm_engine, root / "engine")
+    child = Child("engine", command, os.environ | warm_engine.environment(), root / "engine.log", root)
+    child.start()
+    try:
+        while not is_taken(warm_engine.port):
+            if not child.alive:
+                sys.exit(f"the engine died: {child.last_words()}")
+            time.sleep(0.2)
+        yield warm_engine.environment() | {"BACKFILL_SPARK_REMOTE": warm_engine.remote, "SPARK_HOME": str(spark_home())}
+    finally:
+        end([child])
+
+
+def warm(bench: Bench) -> list[Timing]:
+    """Small rebuilds through the warm engine: three days, and one. The engine has done a first run before."""
+    first, home = SAMPLE_FIRST_DAY, bench.root / "warm"
+    with engine(bench.root, bench.conf) as env:
+        before = first + timedelta(days=9)
+        bench.one_run("first", first, before, home, BACKFILL_LAST_DAY=str(before), **env)
+        found = []
+        for days, start in ((3, first + timedelta(days=10)), (1, first + timedelta(days=13))):
+            end_day = start + timedelta(days=days - 1)
+            name = f"d: {days} day(s), warm engine"
+            found.append(bench.one_run(name, start, end_day, home, BACKFILL_LAST_DAY=str(end_day), **env))
+    return found
+
+
+def table(timings: list[Timing], title: str) -> Table:
+    shown = Table("variant", "days", "seconds", "run start to end", "peak memory", title=title)
+    for t in timings:
+        inside = f"{t.inside:.1f} s" if t.inside else ""
+        shown.add_row(t.name, str(t.days), f"{t.seconds:.1f}", inside, f"{t.peak_gb:.1f} GB")
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=1, help="amplify the sample this many times")
+    parser.add_argument("--pairs", type=int, default=3, help="how often a and b are run, in turn")
+    parser.add_argument("--daily", type=int, default=10, help="days for c, one run each; 0 leaves c out")
+    parser.add_argument("--memory", default="4g", help="the Spark driver's memory, for every variant")
+    given = parser.parse_args()
+    console = Console(width=110)
+    with tempfile.TemporaryDirectory(prefix="bench") as folder:
+        root, landing, rows = Path(folder), SAMPLE, 212_989
+        if given.times > 1:
+            landing = root / "landing"
+            rows = amplify(SAMPLE, landing, given.times)
+        bench = Bench(root, landing, {"spark.driver.memory": given.memory})
+        first, last, timings, ratios = SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, [], []
+        for _ in range(given.pairs):
+            a = bench.hand_written(first, last)
+            b = bench.one_run("b: this code location, one run", first, last)
+            timings += [a, b]
+            ratios.append(b.seconds / a.seconds)
+        if given.daily:
+            end = first + timedelta(days=given.daily - 1)
+            b = bench.one_run("b: this code location, one run", first, end, BACKFILL_LAST_DAY=str(end))
+            timings += [b, c := bench.run_a_day(first, end)]
+        if given.times == 1:
+            timings += warm(bench)
+        console.print(table(timings, f"{rows:,} rows"))
+        console.print(f"b/a: {', '.join(f'{r:.2f}' for r in ratios)}; median {sorted(ratios)[len(ratios) // 2]:.2f}")
+        if given.daily:
+            console.print(f"c/b over {given.daily} days: {c.seconds / b.seconds:.1f}")
+
+
+if __name__ == "__main__":
+    main()
