@@ -32,7 +32,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         return {"dagster_home": StringSource}
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "SqliteEventLogStorage":
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "BatchingSqliteEventLogStorage":
         return cls(str(Path(config_value["dagster_home"]) / "history" / "runs"), inst_data)
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:

@@ -97,9 +97,13 @@ def last_states(updates: DataFrame) -> DataFrame:
         F.max("customers").over(whole).alias("peak_customers"),
         F.count(F.lit(1)).over(whole).alias("updates"),
     )
+    state = ["started_at", "region", "cause", "crew_status", "customers", "hazard_flags", "latitude", "longitude", "devices"]
     return ranked.where("rank = 1").selectExpr(
-        *["outage_day", "outage_number", "started_at", "region", "cause", "crew_status", "customers", "hazard_flags", "latitude", "longitude"],
-        *["devices", "estimated_restoration_at", "first_seen_at"],
+        "outage_day",
+        "outage_number",
+        *state,
+        "estimated_restoration_at",
+        "first_seen_at",
         "captured_at AS last_seen_at",
         "if(change = 'D', captured_at, NULL) AS restored_at",
         "peak_customers",

@@ -26,8 +26,8 @@ def main(first: str, last: str) -> int:
     run = instance.create_run_for_job(job, tags=tags)
     result = execute_run(InMemoryJob(job), run, instance, raise_on_error=False)
     record = instance.get_run_record_by_id(run.run_id)
-    assert record and record.start_time and record.end_time
-    print(f"{record.end_time - record.start_time:.2f}")
+    if record and record.start_time and record.end_time:
+        print(f"{record.end_time - record.start_time:.2f}")
     return 0 if result.success else 1
 
 
