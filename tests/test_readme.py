@@ -1,0 +1,74 @@
+"""What the README says is so: its commands, its request, its settings, its files."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from dagster_graphql.schema import create_schema
+from graphql import parse, validate
+from graphql.execution.values import get_variable_values
+from graphql.language.ast import OperationDefinitionNode
+from typer.testing import CliRunner
+
+from backfill_assets.assets import RebuildOptions
+from backfill_assets.cli import app
+from backfill_assets.layers.catalog import TABLES
+from backfill_assets.settings import PROJECT, Settings
+
+README = (PROJECT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_ci_runs_exactly_the_readmes_test_command():
+    """CI takes the command from the README, by this line; it must find that one and no other."""
+    (command,) = [block.strip() for block in blocks("bash") if "pytest" in block]
+    (line,) = re.findall(r"^command=\$\(grep -x '(.*)' README.md\)$", (PROJECT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert [found for found in README.splitlines() if re.fullmatch(line, found)] == [command]
+
+
+def test_the_main_command_installs_this_project_and_runs_a_command_it_has():
+    (command,) = [block.strip() for block in blocks("bash") if "backfill demo" in block]
+    install, _, run = command.partition(" && ")
+    assert shlex.split(install) == ["pip", "install", "-e", "."]
+    assert shlex.split(run) == ["backfill", "demo"]
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`backfill (\w+)", README))))
+def test_every_command_named_exists(named):
+    assert CliRunner().invoke(app, [named, "--help"]).exit_code == 0
+
+
+def test_the_graphql_request_fits_the_installed_dagster():
+    (command,) = [block for block in blocks("bash") if block.startswith("curl")]
+    words = shlex.split(command)
+    body = json.loads(words[words.index("-d") + 1])
+    schema, document = create_schema().graphql_schema, parse(body["query"])
+    assert validate(schema, document) == []
+    (operation,) = [d for d in document.definitions if isinstance(d, OperationDefinitionNode)]
+    read = get_variable_values(schema, list(operation.variable_definitions), body["variables"])
+    assert isinstance(read, dict), read
+    tables = {table.name for table in TABLES}
+    assert {"/".join(a["assetKey"]["path"]) for a in body["variables"]["params"]["partitionsByAssets"]} <= tables
+    RebuildOptions(**body["variables"]["params"]["runConfigData"]["resources"]["options"]["config"])
+
+
+def test_every_setting_is_in_the_readme_and_no_other():
+    named = set(re.findall(r"`(BACKFILL_[A-Z_]+)`", README))
+    assert named == {f"BACKFILL_{name.upper()}" for name in Settings.model_fields}
+
+
+def test_every_table_is_in_the_readme():
+    assert {table.name for table in TABLES} <= set(re.findall(r"`(\w+/\w+)`", README))
+
+
+def test_every_file_named_exists():
+    named = re.findall(r"`(tests/[\w/]+\.py|backfill_assets/[\w/]+(?:\.\w+|/))`", README)
+    named += [f"backfill_assets/{n}" for n in re.findall(r"^  ([\w/]+(?:\.py|/)) ", README, re.MULTILINE)]
+    missing = [name for name in named if not Path(PROJECT / name).exists()]
+    assert named
+    assert missing == []
