@@ -33,6 +33,7 @@ EXAMPLES = {
     "spark_conf": '{"spark.executor.memory": "4g"}',
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
+    "nightly_cron": "30 1 * * *",
 }
 
 
@@ -55,6 +56,8 @@ class Settings(BaseSettings):
     spark_conf: dict[str, str] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     dagster_url: str = Field(default="http://127.0.0.1:3000", pattern=r"^https?://.+")
+    # When the nightly run starts, in UTC: by half past one the day before is in, with room.
+    nightly_cron: str = Field(default="30 1 * * *", pattern=r"^\S+( \S+){4}$")
 
     @field_validator("spark_jars", mode="before")
     @classmethod

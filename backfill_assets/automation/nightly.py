@@ -23,8 +23,6 @@ from backfill_assets.calendar import Calendar, between
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import Settings
 
-# The hour by which a UTC day's deliveries are in, with room; the source captures every ten minutes.
-EVERY_NIGHT = "30 1 * * *"
 # More than a month of missed nights is a rebuild to be planned, not something to start unasked at night.
 CATCH_UP_DAYS = 31
 
@@ -45,7 +43,7 @@ def nightly_schedule(chosen: Settings, tables: Callable[[], list[str]]) -> Sched
     """The schedule of the nightly run. It is off until it is turned on."""
     job = define_asset_job("nightly", AssetSelection.all(), partitions_def=partitions_of(chosen))
 
-    @schedule(name="nightly", job=job, cron_schedule=EVERY_NIGHT, execution_timezone="UTC")
+    @schedule(name="nightly", job=job, cron_schedule=chosen.nightly_cron, execution_timezone="UTC")
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         ledger = Lake(chosen.lake).ledger
         have = [{day for (_, day) in ledger.standing([name])} for name in tables()]

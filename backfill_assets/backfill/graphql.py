@@ -44,7 +44,8 @@ class Dagster:
             ) from None
         except ValueError:
             raise ServiceUnavailable(
-                f"{self.url} answers (HTTP {response.status_code}), but not as a Dagster webserver. Correct BACKFILL_DAGSTER_URL."
+                f"{self.url} answers (HTTP {response.status_code}), "
+                "but not as a Dagster webserver. Correct BACKFILL_DAGSTER_URL."
             ) from None
         # Unknown days come back as HTTP 500 with the reason in the body.
         if answer.get("errors"):

@@ -11,7 +11,7 @@ from rich.console import Console
 from backfill_assets.backfill.watch import Progress, follow
 from backfill_assets.calendar import as_day
 from backfill_assets.commands.sample import deliver
-from backfill_assets.commands.tables import outcome_table, show_progress
+from backfill_assets.commands.tables import outcome_table, show_progress, terminal
 from backfill_assets.commands.up import ends_on_signals, watch
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.store import Lake
@@ -22,7 +22,7 @@ OPTIONS = {"force": False, "write_mode": "overwrite", "reason": "backfill demo"}
 
 
 def run(*, days: str, port: int | None, leave: bool) -> int:
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal()
     started = time.monotonic()
     chosen = settings_for(days)
     wanted = chosen.calendar.select(days) if days else chosen.calendar.days()

@@ -11,6 +11,14 @@ from rich.table import Table
 from backfill_assets.backfill.outcome import TableOutcome
 from backfill_assets.backfill.watch import Progress
 
+# The outcome's columns need this much; a log or a pipe has no width of its own.
+WIDTH_OF_A_PIPE = 120
+
+
+def terminal() -> Console:
+    console = Console(highlight=False, soft_wrap=True)
+    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=WIDTH_OF_A_PIPE)
+
 
 def show_progress(console: Console, looks: Iterable[Progress]) -> Progress:
     """Draw each look over the one before it; where there is no terminal, a line when something changes. The last look."""

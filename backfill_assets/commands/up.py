@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-
+from backfill_assets.commands.tables import terminal
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import read_settings
 
@@ -16,7 +15,7 @@ CHECK_EVERY_S = 0.5
 
 
 def run(port: int) -> int:
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal()
     chosen = read_settings()
     console.print(f"Starting the servers on {chosen.home} (about half a minute) ...")
     with ends_on_signals(), servers_on(chosen, port, console.print) as servers:

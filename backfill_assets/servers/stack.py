@@ -103,7 +103,8 @@ class Servers:
         except RetryError:
             logs = self.chosen.home / "logs"
             raise ServiceUnavailable(
-                f"{what} did not answer within {START_PATIENCE_S} s. Everything was ended. Look into {logs}, or see `backfill doctor`."
+                f"{what} did not answer within {START_PATIENCE_S} s. Everything was ended. Look into {logs}, or see "
+                "`backfill doctor`."
             ) from None
 
 
