@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 
 # Without it Dagster writes each event by itself; see event_log.py. It is read at every event, so it may be set here.
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
@@ -15,19 +16,20 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 from backfill_assets.assets import RebuildOptions, asset_of, executor, partitions_of  # noqa: E402
 from backfill_assets.automation.nightly import nightly_schedule  # noqa: E402
-from backfill_assets.lake.session import spark_resource  # noqa: E402
+from backfill_assets.lake.session import SparkResource, spark_resource  # noqa: E402
 from backfill_assets.layers.catalog import TABLES  # noqa: E402
 from backfill_assets.settings import Settings, settings  # noqa: E402
+from backfill_assets.table import Table  # noqa: E402
 
 
-def definitions_for(chosen: Settings) -> Definitions:
+def definitions_for(chosen: Settings, tables: Sequence[Table] = TABLES, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees, for these settings."""
     every_table = define_asset_job("rebuild", AssetSelection.all(), partitions_def=partitions_of(chosen))
     return Definitions(
-        assets=[asset_of(table, chosen) for table in TABLES],
+        assets=[asset_of(table, chosen) for table in tables],
         jobs=[every_table],
-        schedules=[nightly_schedule(chosen, lambda: [table.name for table in TABLES])],
-        resources={"spark": spark_resource(chosen), "options": RebuildOptions()},
+        schedules=[nightly_schedule(chosen, lambda: [table.name for table in tables])],
+        resources={"spark": spark or spark_resource(chosen), "options": RebuildOptions()},
         executor=executor,
     )
 

@@ -17,7 +17,8 @@ from backfill_assets.quality.rules import Rule, types_as_declared
 class Source(Protocol):
     """Where a raw table's lines come from: a delivery a day."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def fingerprint(self, day: date) -> str:
         """What was delivered for `day`, files and contents; SourceError if nothing usable was."""

@@ -4,12 +4,19 @@ The settings of the process are set here, before the package is first imported. 
 environment, everything below runs on that Spark Connect server instead of a driver of its own.
 """
 
+import json
 import os
 import tempfile
 from pathlib import Path
 
 REMOTE = os.environ.get("BACKFILL_SPARK_REMOTE", "")
 SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
+SMALL = {
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    # Thousands of small queries: the optimizing compiler and parallel collectors cost more than they bring.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
     del os.environ[name]
 os.environ |= {
@@ -17,7 +24,7 @@ os.environ |= {
     "BACKFILL_LANDING": str(SAMPLE),
     "BACKFILL_LAST_DAY": "2019-10-13",
     "BACKFILL_SPARK_REMOTE": REMOTE,
-    "BACKFILL_SPARK_CONF": '{"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}',
+    "BACKFILL_SPARK_CONF": json.dumps(SMALL),
 }
 
 from collections.abc import Callable, Iterator  # noqa: E402

@@ -27,7 +27,13 @@ class Due:
 
 
 def sort_out(
-    table: Table, days: Sequence[date], *, standing: Standing, calendar: Calendar, force: bool, already: frozenset[date] = frozenset()
+    table: Table,
+    days: Sequence[date],
+    *,
+    standing: Standing,
+    calendar: Calendar,
+    force: bool,
+    already: frozenset[date] = frozenset(),
 ) -> Due:
     """Sort `days`, in order. `already` are days that this run's identity has appended before (append_once)."""
     due = Due()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +19,7 @@ from backfill_assets.build.order import Order, StepResult
 from backfill_assets.build.read import versions_of_inputs
 from backfill_assets.build.rows import computed
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import Conflict, UsageError
 from backfill_assets.lake.ledger import commit_metadata
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.records import Build
@@ -46,8 +46,10 @@ class Step:
             raise UsageError(f"{self.table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
         names = {self.table.name, *(other.name for other, _ in self.table.windows())}
         self.lake.ledger.mend(names)
-        versions = versions_of_inputs(self.table, self.lake)
+        # In this order: a commit between the two makes a day look outdated next time; the other way round it would record
+        # fingerprints of rows that were never read, and the day would never be rebuilt.
         standing = self.lake.ledger.standing(names)
+        versions = versions_of_inputs(self.table, self.lake)
         force, done = self.order.force, self._appended()
         due = sort_out(self.table, days, standing=standing, calendar=self.calendar, force=force, already=done)
         built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
@@ -79,12 +81,10 @@ class Step:
         started = time.monotonic()
         table, days, mode = self.table, due.compute, self.order.write_mode
         spark = self.spark()
-        with computed(
-            table, days, mode, spark=spark, lake=self.lake, calendar=self.calendar, versions=versions
-        ) as rows:
+        with computed(table, days, mode, spark=spark, lake=self.lake, calendar=self.calendar, versions=versions) as rows:
             audited = audit(table, rows.after, days, standing)
             builds = self._judge(due, audited, standing, versions)
-            return self._commit(rows.new, builds, started)
+            return self._commit(rows.new, builds, standing, started)
 
     def _judge(self, due: Due, audited: Mapping[date, Audited], standing: Standing, versions: Versions) -> list[Build]:
         """A build a day, in order: a day of a table that reads itself falls with the day it was computed from."""
@@ -105,12 +105,13 @@ class Step:
             builds[day] = build
         return list(builds.values())
 
-    def _commit(self, new: DataFrame, builds: list[Build], started: float) -> list[Build]:
+    def _commit(self, new: DataFrame, builds: list[Build], standing: Standing, started: float) -> list[Build]:
         """Write the accepted days in one commit and record every build; both under the table's lock."""
-        each = (time.monotonic() - started) / len(builds)
-        builds = [replace(build, seconds=round(each, 3)) for build in builds]
-        table, accepted = self.table, [build for build in builds if build.outcome == "accepted"]
+        table = self.table
         with writing(self.lake.root, table.name):
+            each, at = (time.monotonic() - started) / len(builds), datetime.now(UTC)
+            builds = [replace(build, seconds=round(each, 3), at=at) for build in self._rebased(builds, standing)]
+            accepted = [build for build in builds if build.outcome == "accepted"]
             if accepted:
                 days = [build.day for build in accepted]
                 request = CommitRequest(
@@ -121,6 +122,24 @@ class Step:
                 builds = [replace(b, delta_version=version) if b.outcome == "accepted" else b for b in builds]
             self.lake.ledger.append(builds)
         return builds
+
+    def _rebased(self, builds: list[Build], standing: Standing) -> list[Build]:
+        """`builds` after what others committed while this step computed: a day they wrote is no longer unchanged."""
+        name = self.table.name
+        known = max((b.delta_version for (table, _), b in standing.items() if table == name), default=-1)
+        if self.lake.version(name) <= known:
+            return builds
+        self.lake.ledger.mend_held(name)
+        now = self.lake.ledger.standing([name])
+        moved = {
+            b.day for b in builds if b.stands and _commit_of(now.get((name, b.day))) != _commit_of(standing.get((name, b.day)))
+        }
+        if moved and self.order.write_mode != "overwrite":
+            raise Conflict(
+                f"Another writer committed to {name}, {min(moved)} to {max(moved)}, while this run was computing. "
+                "This run wrote nothing. Run it again."
+            )
+        return [replace(b, outcome="accepted") if b.day in moved and b.outcome == "unchanged" else b for b in builds]
 
     def _fail(self, why: Mapping[date, str], due: Due) -> list[Build]:
         builds = [replace(self._build(day, message), inputs=due.inputs.get(day, {})) for day, message in why.items()]
@@ -142,6 +161,10 @@ class Step:
             reason=order.reason,
             message=message,
         )
+
+
+def _commit_of(build: Build | None) -> tuple[str, int]:
+    return ("", -1) if build is None else (build.fingerprint, build.delta_version)
 
 
 def _figures(build: Build, found: Audited) -> Build:

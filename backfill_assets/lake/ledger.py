@@ -90,14 +90,15 @@ class Ledger:
             recorded[build.table] = max(recorded.get(build.table, -1), build.delta_version)
         for name in names:
             if version_of(f"{self.root}/{name}") > recorded.get(name, -1):
-                mended += self._mend(name)
+                with writing(self.root, name):  # a live writer holds this until it has recorded what it committed
+                    mended += self.mend_held(name)
         return mended
 
-    def _mend(self, name: str) -> list[Build]:
-        with writing(self.root, name):  # a live writer holds this until it has recorded what it committed
-            recorded = max((b.delta_version for b in self.builds([name])), default=-1)
-            missing = committed_builds(f"{self.root}/{name}", after=recorded)
-            self.append(missing)
+    def mend_held(self, name: str) -> list[Build]:
+        """The same for one table, for a caller that holds the right to write it."""
+        recorded = max((b.delta_version for b in self.builds([name])), default=-1)
+        missing = committed_builds(f"{self.root}/{name}", after=recorded)
+        self.append(missing)
         return missing
 
 

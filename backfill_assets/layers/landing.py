@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.errors import SourceError
 
 ENDINGS = tuple(f".{kind}{packed}" for kind in ("jsonl", "json", "ndjson") for packed in ("", ".gz"))
+IN_JAVAS_PATHS = "/=:@!$&'()*+,;~-._"
+LONGEST_LINE = 1 << 20
 LINES = "arrival_day DATE, source_file STRING, line STRING"
 
 
@@ -37,11 +41,16 @@ class Landing:
         top = self.root() / self.name
         folders = [top / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}", top / f"{day}"]
         found = [path for folder in folders for path in folder.rglob("*")] + list(top.glob(f"{day}*"))
-        files = sorted({path for path in found if path.is_file() and path.name.endswith(ENDINGS)})
+        # Names that begin with _ or . are uploads under way; Spark does not read them either.
+        shown = [path for path in found if not any(part.startswith(("_", ".")) for part in path.relative_to(top).parts)]
+        files = sorted({path for path in shown if path.is_file() and path.name.endswith(ENDINGS)})
         if not files:
             raise SourceError(f"no source for {day} in {self.root()}")
         if not any(_holds_something(path) for path in files):
             raise SourceError(f"the source for {day} holds no rows: {', '.join(self.called(f) for f in files)}")
+        cut = [path for path in files if _cut_off(path)]
+        if cut:
+            raise SourceError(f"the source for {day} is damaged: {', '.join(self.called(f) for f in cut)} is cut off")
         return files
 
     def called(self, path: Path) -> str:
@@ -57,7 +66,8 @@ class Landing:
         """The lines of `days` as received, blank ones left out: (arrival_day, source_file, line)."""
         delivered = [(_in_uris(path), self.called(path), day) for day in days for path in self.files(day)]
         names = spark.createDataFrame(delivered, "path STRING, source_file STRING, arrival_day DATE")
-        lines = spark.read.option("recursiveFileLookup", "true").text([f"file://{path}" for path, _, _ in delivered])
+        paths = [f"file://{_literally(path)}" for day in days for path in self.files(day)]
+        lines = spark.read.option("recursiveFileLookup", "true").text(paths)
         path = F.regexp_replace("_metadata.file_path", "^file:/+", "/").alias("path")
         known = lines.select(F.col("value").alias("line"), path).join(F.broadcast(names), "path", "left")
         # A file that Spark spells otherwise than we do must stop the step: its rows would be lost without a word.
@@ -74,19 +84,37 @@ class Landing:
         return found
 
 
+def _literally(path: Path) -> str:
+    """A path as Spark reads it, which takes some letters for a pattern."""
+    return "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in str(path))
+
+
 def _in_uris(path: Path) -> str:
-    """A path as Spark spells it within a file's address."""
-    return quote(str(path), safe="/=:@!$&'()*+,;~-._")
+    """A path as Spark spells it within a file's address: as Java does, which leaves letters beyond ASCII alone."""
+    return "".join(quote(letter, safe=IN_JAVAS_PATHS) if letter.isascii() else letter for letter in str(path))
 
 
 def _holds_something(path: Path) -> bool:
-    if not path.name.endswith(".gz"):
-        return path.stat().st_size > 0
+    opened = gzip.open if path.name.endswith(".gz") else open
     try:
-        with gzip.open(path) as file:
-            return bool(file.read(1))
+        with opened(path, "rb") as file:
+            return any(line.strip() for line in file)
     except (OSError, EOFError, zlib.error):
         return True  # damaged, not empty: `damaged` says so
+
+
+def _cut_off(path: Path) -> bool:
+    """Whether a plain file ends within a line. Of a packed one, reading it to its end tells."""
+    if path.name.endswith(".gz"):
+        return False
+    with path.open("rb") as file:
+        file.seek(-min(path.stat().st_size, LONGEST_LINE), os.SEEK_END)
+        last = file.read().rpartition(b"\n")[2].strip()
+    try:
+        json.loads(last or b"{}")
+    except ValueError:
+        return True
+    return False
 
 
 def _fault(path: Path) -> str:

@@ -83,10 +83,19 @@ def unknown_fields() -> Column:
     return F.when(F.size("fields") > present, unknown).otherwise(F.create_map().cast("MAP<STRING, STRING>"))
 
 
+def more_than_one() -> Column:
+    """Whether anything follows the line's object, which Spark would pass over: two changes without a line's end, say."""
+    # Only a line with a brace before its last letter can be one, so only there is it parsed again, as a list.
+    all_of_it = F.from_json(F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>")
+    several = F.coalesce(F.size(all_of_it), F.lit(0)) != 1
+    return F.when(F.instr("line", "}") < F.length(F.rtrim("line")), several).otherwise(F.lit(False))
+
+
 def reason() -> Column:
     """Why a line cannot be read; null where it can."""
     fields = F.col("fields")
     checks = F.when(fields.isNull(), F.when(F.try_parse_json("line").isNull(), "not JSON").otherwise("not an object"))
+    checks = checks.when(more_than_one(), "not JSON")
     for name in NEEDED:
         checks = checks.when(fields[name].isNull(), f"no {name}")
     checks = checks.when(~fields["_op"].isin(*CHANGES), F.concat(F.lit("unknown _op "), fields["_op"]))

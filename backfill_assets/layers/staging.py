@@ -70,15 +70,14 @@ def outage_updates(events: DataFrame) -> DataFrame:
 
 def typed() -> list[Column]:
     """The columns of an update. A value that cannot be read is null, and its column named in `unparsed`."""
-    times = [F.timestamp_seconds(F.expr(f"try_cast({field} AS BIGINT)")).alias(name) for name, field in TIMES.items()]
+    times = [_time(field).alias(name) for name, field in TIMES.items()]
     numbers = [F.expr(f"try_cast({field} AS {kind})").alias(name) for name, (field, kind) in NUMBERS.items()]
-    started = F.timestamp_seconds(F.expr("try_cast(outageStartTime AS BIGINT)"))
     return [
         F.col("arrival_day"),
         F.col("outageNumber").alias("outage_number"),
         F.to_timestamp("_captured_at").alias("captured_at"),
         F.col("_op").alias("change"),
-        started.cast("date").alias("outage_day"),
+        _time("outageStartTime").cast("date").alias("outage_day"),
         *times,
         *numbers,
         F.col("cause"),
@@ -90,11 +89,19 @@ def typed() -> list[Column]:
 
 def unparsed() -> Column:
     """The names of the columns whose text is there but cannot be read."""
-    kinds = {**dict.fromkeys(TIMES, "BIGINT"), **{name: kind for name, (_, kind) in NUMBERS.items()}}
-    faults = [
-        F.expr(f"if({TYPED[n]} IS NOT NULL AND try_cast({TYPED[n]} AS {k}) IS NULL, '{n}', NULL)") for n, k in kinds.items()
-    ]
+    read = {name: _seconds(field) for name, field in TIMES.items()}
+    read |= {name: f"try_cast({field} AS {kind})" for name, (field, kind) in NUMBERS.items()}
+    faults = [F.expr(f"if({TYPED[name]} IS NOT NULL AND ({sql}) IS NULL, '{name}', NULL)") for name, sql in read.items()]
     return F.array_compact(F.array(*faults))
+
+
+def _time(field: str) -> Column:
+    return F.timestamp_seconds(F.expr(_seconds(field)))
+
+
+def _seconds(field: str) -> str:
+    """Epoch seconds, of the years 1 to 9999. Beyond them a number is no time: milliseconds, say."""
+    return f"CASE WHEN try_cast({field} AS BIGINT) BETWEEN -62135596800 AND 253402300799 THEN try_cast({field} AS BIGINT) END"
 
 
 def once(updates: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,8 +16,8 @@ from tests.world import day
 NOON = datetime(2019, 10, 14, 12, tzinfo=UTC)
 
 
-def build(number: int = 0, minutes: int = 0, **fields) -> Build:
-    known = {"run": "r", "code_version": "1", "outcome": "accepted", "at": NOON + timedelta(minutes=minutes)}
+def build(number: int = 0, minutes: int = 0, **fields: Any) -> Build:
+    known: dict[str, Any] = {"run": "r", "code_version": "1", "outcome": "accepted", "at": NOON + timedelta(minutes=minutes)}
     return Build("staging/o", day(number), **known | fields)
 
 
