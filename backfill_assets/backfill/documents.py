@@ -15,8 +15,8 @@ TABLES = """{
   assetNodes(loadMaterializations: false) { assetKey { path } isPartitioned dependencyKeys { path } }
 }"""
 
-LAUNCH = """mutation ($params: LaunchBackfillParams!) {
-  launchPartitionBackfill(backfillParams: $params) {
+# What launching can answer, of a new backfill and of one launched again.
+LAUNCHED = """
     __typename
     ... on LaunchBackfillSuccess { backfillId }
     ... on PartitionSetNotFoundError { message }
@@ -32,8 +32,11 @@ LAUNCH = """mutation ($params: LaunchBackfillParams!) {
     ... on PresetNotFoundError { message }
     ... on ConflictingExecutionParamsError { message }
     ... on NoModeProvidedError { message }
-  }
-}"""
+"""
+
+LAUNCH = f"""mutation ($params: LaunchBackfillParams!) {{
+  launchPartitionBackfill(backfillParams: $params) {{ {LAUNCHED} }}
+}}"""
 
 BACKFILL = """query ($id: String!) {
   partitionBackfillOrError(backfillId: $id) {

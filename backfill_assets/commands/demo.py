@@ -9,7 +9,7 @@ from datetime import date
 from rich.console import Console
 
 from backfill_assets.backfill.watch import Progress, follow
-from backfill_assets.calendar import as_day
+from backfill_assets.calendar import Calendar
 from backfill_assets.commands.sample import deliver
 from backfill_assets.commands.tables import outcome_table, show_progress, terminal
 from backfill_assets.commands.up import ends_on_signals, watch
@@ -50,8 +50,8 @@ def settings_for(days: str) -> Settings:
     chosen = read_settings()
     first, last = SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY
     if days:
-        begin, dots, end = days.partition("..")
-        first, last = as_day(begin), as_day(end if dots else begin)
+        named = Calendar(first, last).select(days)
+        first, last = named[0], named[-1]
     ends = {"first_day": first, "last_day": last}
     given = {name: day for name, day in ends.items() if name not in chosen.model_fields_set}
     found = read_settings(**given)

@@ -81,10 +81,10 @@ def end_all(processes: Iterable[psutil.Process], patience: float = PATIENCE_S) -
     psutil.wait_procs(left, timeout=5)
 
 
-def end(children: Iterable[Child]) -> None:
+def end(children: Iterable[Child], patience: float = PATIENCE_S) -> None:
     """End every child and all it started, together."""
     every = list(children)
-    end_all(process for child in every for process in child.ask_to_end())
+    end_all((process for child in every for process in child.ask_to_end()), patience)
     for child in every:
         if child.process is not None:
             child.process.wait(timeout=5)

@@ -1,0 +1,69 @@
+"""The client: one kind of error whatever goes wrong on the way. The transport is a function."""
+
+import json
+from datetime import date
+
+import httpx
+import pytest
+
+from backfill_assets.backfill.graphql import Dagster
+from backfill_assets.errors import ServiceUnavailable, UsageError
+
+
+def answering(body, status=200):
+    return Dagster("http://dagster", transport=httpx.MockTransport(lambda request: httpx.Response(status, json=body)))
+
+
+def test_a_gap_in_the_days_is_two_ranges_for_every_table():
+    asked = []
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["variables"]["params"])
+        answer = {"__typename": "LaunchBackfillSuccess", "backfillId": "abc"}
+        return httpx.Response(200, json={"data": {"launchPartitionBackfill": answer}})
+
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(transport))
+    days = [date(2019, 9, 1), date(2019, 9, 2), date(2019, 9, 4)]
+    assert dagster.launch(["raw/a", "staging/b"], days, options={"force": True}, tags={"k": "v"}, title="t") == "abc"
+    ranges = [{"start": "2019-09-01", "end": "2019-09-02"}, {"start": "2019-09-04", "end": "2019-09-04"}]
+    assert asked[0]["partitionsByAssets"] == [
+        {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges}},
+        {"assetKey": {"path": ["staging", "b"]}, "partitions": {"ranges": ranges}},
+    ]
+    assert asked[0]["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
+
+
+def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words():
+    with pytest.raises(UsageError, match="Dagster refuses: no partition 2031-01-01"):
+        answering({"errors": [{"message": "no partition 2031-01-01"}]}, 500).ask("{ version }")
+
+
+def test_an_error_in_the_answer_is_a_refusal():
+    answer = {"launchPartitionBackfill": {"__typename": "UnauthorizedError", "message": "read only"}}
+    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
+        answering({"data": answer}).launch(["raw/a"], [date(2019, 9, 1)], options={}, tags={}, title="t")
+
+
+def test_a_server_that_is_not_there_is_unavailable():
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(refuse))
+    with pytest.raises(ServiceUnavailable, match="No Dagster webserver answers at http://dagster"):
+        dagster.ask("{ version }")
+    assert not dagster.answers()
+
+
+def test_something_else_at_the_address_is_unavailable():
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text="<html>")))
+    with pytest.raises(ServiceUnavailable, match="not as a Dagster webserver"):
+        dagster.ask("{ version }")
+
+
+def test_tables_come_inputs_first_and_a_table_may_read_itself():
+    def node(name, *reads):
+        path = {"path": name.split("/")}
+        return {"assetKey": path, "isPartitioned": True, "dependencyKeys": [{"path": r.split("/")} for r in reads]}
+
+    nodes = [node("a/last", "b/middle", "a/last"), node("b/middle", "c/first", "x/elsewhere"), node("c/first")]
+    assert answering({"data": {"assetNodes": nodes}}).tables() == ["c/first", "b/middle", "a/last"]

@@ -1,0 +1,68 @@
+"""What the journeys ask a real webserver. `test_graphql_documents` validates these too."""
+
+from backfill_assets.backfill.documents import LAUNCHED
+
+DAYS = """query ($table: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $table) {
+    __typename
+    ... on AssetNode { assetPartitionStatuses { ... on TimePartitionStatuses { ranges { startKey endKey status } } } }
+    ... on AssetNotFoundError { message }
+  }
+}"""
+
+CHECK = """query ($table: AssetKeyInput!, $check: String!, $day: String) {
+  assetCheckExecutions(assetKey: $table, checkName: $check, partition: $day, limit: 500) {
+    status evaluation { partition success description }
+  }
+}"""
+
+FAILURES = """query ($run: ID!) {
+  logsForRun(runId: $run, limit: 5000) {
+    __typename
+    ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent { stepKey error { message } } } }
+    ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+AGAIN = f"""mutation ($id: String!) {{
+  reexecutePartitionBackfill(reexecutionParams: {{parentRunId: $id, strategy: FROM_FAILURE}}) {{ {LAUNCHED} }}
+}}"""
+
+SCHEDULE = """query ($schedule: ScheduleSelector!) {
+  scheduleOrError(scheduleSelector: $schedule) {
+    __typename
+    ... on Schedule { scheduleState { id status ticks(limit: 5) { status runIds error { message } } } }
+    ... on ScheduleNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+START_SCHEDULE = """mutation ($schedule: ScheduleSelector!) {
+  startSchedule(scheduleSelector: $schedule) {
+    __typename
+    ... on ScheduleStateResult { scheduleState { id status } }
+    ... on ScheduleNotFoundError { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+STOP_SCHEDULE = """mutation ($id: String!) {
+  stopRunningSchedule(id: $id) {
+    __typename
+    ... on ScheduleStateResult { scheduleState { status } }
+    ... on ScheduleNotFoundError { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+RUN = """query ($run: ID!) {
+  runOrError(runId: $run) {
+    __typename
+    ... on Run { status tags { key value } }
+    ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""

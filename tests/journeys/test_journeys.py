@@ -1,0 +1,113 @@
+"""Journeys through real servers: webserver, daemon and engine on one lake, in the order a user would take them."""
+
+import os
+import signal
+from datetime import date, timedelta
+
+import pytest
+
+from backfill_assets.calendar import between
+from backfill_assets.servers.child import is_taken
+from backfill_assets.servers.place import running
+from tests.journeys import questions
+from tests.journeys.station import FIRST, LAST, SIXTY, Station, eventually, key
+
+BAD = date(2019, 9, 5)
+RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
+TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_history")
+SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": "backfill_assets", "scheduleName": "nightly"}
+FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
+
+
+def but(first: date, last: date) -> list[date]:
+    """The sixty days without those from `first` to `last`."""
+    return [day for day in SIXTY if not first <= day <= last]
+
+
+@pytest.fixture(scope="session")
+def damaged(station: Station) -> str:
+    """Sixty days over all tables with one file cut off in the middle; the backfill's id, once it is over."""
+    folder = station.landing / "outage_events" / f"year={BAD:%Y}" / f"month={BAD:%m}" / f"day={BAD:%d}"
+    (whole,) = folder.iterdir()
+    (station.home / whole.name).write_bytes(whole.read_bytes())
+    whole.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    options = FORCED | {"force": False}
+    backfill_id = station.dagster.launch(TABLES, SIXTY, options=options, tags={"backfill/who": "a journey"}, title="sixty")
+    station.finished(backfill_id)
+    return backfill_id
+
+
+def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_else(station: Station, damaged: str):
+    found = {table: station.materialized(table) for table in TABLES}
+    # outages wait for two more days of updates; a week's sums look back six days; a history stops for good.
+    week = but(BAD - timedelta(days=2), BAD + timedelta(days=6))
+    history = but(BAD - timedelta(days=2), LAST)
+    without = {table: but(BAD, BAD) for table in RAW} | {"staging/outages": but(BAD - timedelta(days=2), BAD)}
+    assert found == without | {"features/region_daily": week, "features/region_history": history}
+    assert station.dagster.backfill(damaged)["status"] == "COMPLETED_FAILED"
+
+
+def test_the_run_names_the_day_and_the_file(station: Station, damaged: str):
+    file = f"outage_events/year=2019/month={BAD:%m}/day={BAD:%d}/events.jsonl.gz"
+    assert f"{BAD}: the source for {BAD} is damaged: {file} cannot be read to its end" in station.complaints(damaged)
+
+
+def test_every_check_has_an_outcome_for_each_day_that_was_audited(station: Station, damaged: str):
+    good = {str(day): True for day in but(BAD, BAD)}
+    assert station.verdicts("raw/outage_events", "has_rows") == good
+    assert station.verdicts("staging/outage_updates", "unique_key") == good
+    assert station.ask(questions.CHECK, table=key("raw/outage_events"), check="has_rows", day=str(BAD)) == []
+
+
+def test_mended_and_launched_again_from_failure_every_day_is_there(station: Station, damaged: str):
+    folder = station.landing / "outage_events" / f"year={BAD:%Y}" / f"month={BAD:%m}" / f"day={BAD:%d}"
+    (folder / "events.jsonl.gz").write_bytes((station.home / "events.jsonl.gz").read_bytes())
+    again = station.ask(questions.AGAIN, id=damaged)["backfillId"]
+    assert station.finished(again) == "COMPLETED_SUCCESS", station.complaints(again)
+    assert {table: station.materialized(table) for table in TABLES} == dict.fromkeys(TABLES, SIXTY)
+    rows = {table: sum(b.rows for (_, _), b in station.lake.ledger.standing([table]).items()) for table in TABLES}
+    expected = {"raw/outage_events": 212_989, "staging/outages": 40_256, "features/region_daily": 13_520}
+    assert {table: rows[table] for table in expected} == expected
+
+
+def test_five_days_launched_by_table_touch_those_five_and_no_others(station: Station):
+    before = len(station.builds())
+    days = list(between(date(2019, 8, 20), date(2019, 8, 24)))
+    tables = ("raw/outage_events", "staging/outage_updates", "staging/outages")
+    backfill_id = station.dagster.launch(tables, days, options=FORCED, tags={}, title="five")
+    assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
+    written = station.builds()[before:]
+    assert sorted((b.table, b.day, b.outcome) for b in written) == sorted((t, d, "unchanged") for t in tables for d in days)
+
+
+def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station):
+    state = station.ask(questions.START_SCHEDULE, schedule=SCHEDULE)["scheduleState"]
+
+    def ticked() -> list[str]:
+        ticks = station.ask(questions.SCHEDULE, schedule=SCHEDULE)["scheduleState"]["ticks"]
+        return [run for tick in ticks if tick["status"] == "SUCCESS" for run in tick["runIds"]]
+
+    try:
+        run = eventually(ticked, what="a tick with a run", patience=150)[0]
+    finally:
+        station.ask(questions.STOP_SCHEDULE, id=state["id"])
+    found = station.ended(run)
+    tags = {tag["key"]: tag["value"] for tag in found["tags"]}
+    first, last = tags["dagster/asset_partition_range_start"], tags["dagster/asset_partition_range_end"]
+    assert (found["status"], first, last) == ("SUCCESS", str(LAST - timedelta(days=2)), str(LAST))
+
+
+def test_an_engine_that_was_killed_is_started_again_and_the_next_run_succeeds(station: Station):
+    before = running(station.home)
+    assert before is not None
+    assert before.engine_port is not None
+    os.kill(before.children["engine"], signal.SIGKILL)
+
+    def restarted() -> bool:
+        now = running(station.home)
+        return now is not None and now.children["engine"] != before.children["engine"] and is_taken(before.engine_port or 0)
+
+    eventually(restarted, what="a new engine on the same port", patience=120)
+    backfill_id = station.dagster.launch(["raw/outage_events"], [FIRST], options=FORCED, tags={}, title="after the engine died")
+    assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
+    assert station.builds()[-1].outcome == "unchanged"

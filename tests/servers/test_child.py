@@ -1,0 +1,30 @@
+"""Child processes: ended with all they started, whatever they think of it."""
+
+import os
+import sys
+from pathlib import Path
+
+import psutil
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from backfill_assets.servers.child import Child, end, family
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: Path, capsys):
+    child = Child("stubborn", [sys.executable, "-c", STUBBORN], dict(os.environ), tmp_path / "logs" / "log", tmp_path)
+    child.start()
+    waiting = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda ok: not ok))
+    waiting(lambda: "ready" in child.last_words())
+    members = family(child.pid)
+    assert len(members) == 2
+    end([child], patience=0.5)
+    assert [m for m in members if m.is_running() and m.status() != psutil.STATUS_ZOMBIE] == []
+    assert not child.alive
