@@ -9,15 +9,15 @@ import pytest
 from backfill_assets.calendar import Calendar
 from tests.world import DAILY, HISTORY, NAMES, OUTAGES, RAW, UPDATES, World, assert_same, change, day, days
 
-TEN = days(*range(10))
+EIGHT = days(*range(8))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, spark) -> World:
-    """Ten days of every table, in one run. Read only."""
+    """Eight days of every table, in one run. Read only."""
     root = tmp_path_factory.mktemp("whole")
-    made = World(root / "lake", root / "landing", lambda: spark, Calendar(TEN[0], TEN[-1])).deliver(TEN)
-    made.run(TEN)
+    made = World(root / "lake", root / "landing", lambda: spark, Calendar(EIGHT[0], EIGHT[-1])).deliver(EIGHT)
+    made.run(EIGHT)
     return made
 
 
@@ -26,14 +26,14 @@ def beside(whole: World, root: Path) -> World:
 
 
 def test_one_run_builds_every_day_of_every_table(whole):
-    assert {name: sorted(whole.fingerprints(name)) for name in NAMES} == dict.fromkeys(NAMES, TEN)
+    assert {name: sorted(whole.fingerprints(name)) for name in NAMES} == dict.fromkeys(NAMES, EIGHT)
 
 
 def test_runs_of_one_day_in_random_order_give_the_same_tables(whole, tmp_path):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     cut = beside(whole, tmp_path)
-    left = [(name, at) for name in NAMES for at in TEN]
+    left = [(name, at) for name in NAMES for at in EIGHT]
     random.Random(seed).shuffle(left)
     while left:  # a day that lacks an input is held back, and asked for again in the next round
         still = [(name, at) for name, at in left if cut.run([at], [name])[name].held]
@@ -53,7 +53,7 @@ def test_chunks_of_seven_days_give_the_same_tables_for_all_sixty_days(sixty, tmp
 
 def test_days_with_a_gap_leave_the_gap_alone(whole, tmp_path):
     cut = beside(whole, tmp_path)
-    some = days(0, 1, 2, 5, 6, 9)
+    some = days(0, 1, 4, 5, 7)
     cut.run(some, [NAMES[0], RAW, UPDATES])
     for name in (NAMES[0], RAW, UPDATES):
         assert sorted(cut.fingerprints(name)) == some
@@ -61,10 +61,9 @@ def test_days_with_a_gap_leave_the_gap_alone(whole, tmp_path):
 
 
 def test_rebuilding_a_gappy_range_of_a_table_that_reads_itself_changes_nothing(whole, tmp_path):
-    cut = beside(whole, tmp_path)
-    cut.run(TEN)
-    again = cut.run(days(2, 3, 4, 7, 8), [HISTORY], force=True)[HISTORY]
-    assert [(b.day, b.outcome) for b in again.built] == [(at, "unchanged") for at in days(2, 3, 4, 7, 8)]
+    cut = whole.copied(tmp_path)
+    again = cut.run(days(2, 3, 4, 6), [HISTORY], force=True)[HISTORY]
+    assert [(b.day, b.outcome) for b in again.built] == [(at, "unchanged") for at in days(2, 3, 4, 6)]
     assert_same(whole, cut)
 
 
@@ -97,8 +96,8 @@ def test_a_failed_day_in_the_middle_keeps_its_earlier_version_and_its_neighbours
 
 def test_no_total_is_committed_from_a_refused_day(whole, tmp_path):
     cut = beside(whole, tmp_path)
-    cut.run(TEN, NAMES[:-1])
-    cut.run(TEN[:4], [HISTORY])
+    cut.run(EIGHT, NAMES[:-1])
+    cut.run(EIGHT[:4], [HISTORY])
     plain = cut.table(HISTORY)
     lost = replace(
         plain,
@@ -106,14 +105,14 @@ def test_no_total_is_committed_from_a_refused_day(whole, tmp_path):
         compute=lambda **inputs: plain.compute(**inputs).where("outage_day <> DATE'2019-08-20'"),
     )
     before = cut.rows(HISTORY)
-    result = cut.run(TEN, lost)[HISTORY]
+    result = cut.run(EIGHT, lost)[HISTORY]
     outcomes = {b.day: b.outcome for b in result.built}
     assert outcomes == {
-        **dict.fromkeys(TEN[:4], "unchanged"), day(4): "accepted", day(5): "failed", **dict.fromkeys(TEN[6:], "failed"),
+        **dict.fromkeys(EIGHT[:4], "unchanged"), day(4): "accepted", day(5): "failed", **dict.fromkeys(EIGHT[6:], "failed"),
     }  # fmt: skip
     assert result.failed()[1].message == "computed from 2019-08-20, which failed in this run"
-    assert cut.rows(HISTORY, TEN[:4]) == before
-    assert sorted(cut.fingerprints(HISTORY)) == TEN[:5]
+    assert cut.rows(HISTORY, EIGHT[:4]) == before
+    assert sorted(cut.fingerprints(HISTORY)) == EIGHT[:5]
 
 
 def test_downstream_of_a_missing_day_the_others_go_on(world):

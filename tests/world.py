@@ -76,6 +76,12 @@ class World:
     spark: Callable[[], SparkSession]
     calendar: Calendar = field(default_factory=lambda: settings().calendar)
 
+    def copied(self, to: Path) -> World:
+        """The same lake and landing area once more, to be changed."""
+        for old, new in ((self.root, to / "lake"), (self.landing, to / "landing")):
+            shutil.copytree(old, new)
+        return replace(self, root=to / "lake", landing=to / "landing")
+
     @property
     def lake(self) -> Lake:
         return Lake(str(self.root))
