@@ -21,6 +21,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY = date(2019, 8, 15), date(2019, 10, 13)
 
 EXAMPLES = {
+    "home": "/data/backfill",
     "lake": "/data/lake or s3a://bucket/lake",
     "landing": "/data/landing",
     "first_day": "2019-08-15",

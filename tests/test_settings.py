@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 
 from backfill_assets.errors import SettingsError
-from backfill_assets.settings import read_settings
+from backfill_assets.settings import EXAMPLES, Settings, read_settings
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,30 @@ def test_a_lake_may_be_an_object_store():
 
 def test_the_calendar_is_the_settings():
     assert read_settings(first_day="2019-08-15", last_day="2019-08-20").calendar.last == date(2019, 8, 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        pytest.param({"first_day": "in august"}, "BACKFILL_FIRST_DAY='in august'", id="the first day"),
+        pytest.param({"last_day": "2019-13-01"}, "BACKFILL_LAST_DAY='2019-13-01'", id="the last day"),
+        pytest.param({"watermark_days": -1}, "BACKFILL_WATERMARK_DAYS=-1", id="the watermark"),
+        pytest.param({"horizon_days": 1000}, "BACKFILL_HORIZON_DAYS=1000", id="the horizon"),
+        pytest.param({"days_per_run": 0}, "BACKFILL_DAYS_PER_RUN=0", id="the days of a run"),
+        pytest.param({"spark_remote": "local[2]"}, "BACKFILL_SPARK_REMOTE='local[2]'", id="the engine"),
+        pytest.param({"spark_jars": "/none.jar"}, "BACKFILL_SPARK_JARS='/none.jar'", id="the jars"),
+        pytest.param({"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF='memory=4g'", id="Spark's configuration"),
+        pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL='dagster:3000'", id="the webserver"),
+        pytest.param({"nightly_cron": "at night"}, "BACKFILL_NIGHTLY_CRON='at night'", id="the hour of the nightly run"),
+    ],
+)
+def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
+    with pytest.raises(SettingsError) as refused:
+        read_settings(**given)
+    (name,) = given
+    assert str(refused.value).startswith(f"{named} is not allowed: ")
+    assert f", for example {EXAMPLES[name]}. Nothing was started." in str(refused.value)
+
+
+def test_every_setting_has_an_example():
+    assert set(EXAMPLES) == set(Settings.model_fields)

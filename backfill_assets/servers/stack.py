@@ -87,7 +87,7 @@ class Servers:
 
     def _record(self) -> None:
         pids = {name: child.pid for name, child in self.children.items()}
-        Running(self.dagster.url, os.getpid(), pids, self.engine and self.engine.port).write(self.chosen.home)
+        Running(self.dagster.url, os.getpid(), pids, self.engine.port if self.engine else None).write(self.chosen.home)
 
     def _await(self, what: str, holds: Callable[[], bool]) -> None:
         def there() -> bool:
