@@ -7,8 +7,8 @@ from collections.abc import Sequence
 # Without it Dagster writes each event by itself; see event_log.py. It is read at every event, so it may be set here.
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
-from dagster import AssetSelection, Definitions, define_asset_job  # noqa: E402
-from dagster_shared.utils.warnings import BetaWarning, PreviewWarning  # noqa: E402
+from dagster import AssetSelection, Definitions, define_asset_job
+from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
 
 # Partitioned checks are a preview in this Dagster; the tests hold what is used of them.
 warnings.filterwarnings("ignore", category=PreviewWarning)

@@ -74,7 +74,7 @@ class Ledger:
         if table is None:
             return []
         only = None if tables is None else [("table", "in", sorted(set(tables)))]
-        found = from_arrow(table.to_pyarrow_table(partitions=only))
+        found = from_arrow(table.to_pyarrow_table(filters=only))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in found}.values(), key=lambda b: b.at)
 
     def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
