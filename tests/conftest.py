@@ -15,7 +15,7 @@ SMALL = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
     # Thousands of small queries: the optimizing compiler and parallel collectors cost more than they bring.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
     del os.environ[name]

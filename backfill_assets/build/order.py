@@ -22,6 +22,22 @@ class Order:
     who: str = ""
     reason: str = ""
 
+    def failed(self, table: Table, day: date, message: str) -> Build:
+        """The record of a day that came to nothing; what became of it otherwise is filled in."""
+        return Build(
+            table.name,
+            day,
+            "failed",
+            self.run,
+            table.version,
+            write_mode=self.write_mode,
+            identity=self.identity,
+            plan=self.plan,
+            who=self.who,
+            reason=self.reason,
+            message=message,
+        )
+
 
 @dataclass(frozen=True)
 class StepResult:

@@ -95,7 +95,9 @@ class Step:
             fallen = [d for d in own if d in builds and not builds[d].stands]
             why = f"computed from {fallen[0]}, which failed in this run" if fallen else audited[day].why()
             inputs = inputs_of(self.table, day, now, self.calendar) if own else due.inputs[day]
-            build = replace(_figures(self._build(day, why), audited[day]), inputs=inputs, input_versions=dict(versions))
+            build = replace(
+                _figures(self.order.failed(self.table, day, why), audited[day]), inputs=inputs, input_versions=dict(versions)
+            )
             if not why:
                 last = standing.get((self.table.name, day))
                 same = last is not None and last.fingerprint == build.fingerprint
@@ -142,25 +144,11 @@ class Step:
         return [replace(b, outcome="accepted") if b.day in moved and b.outcome == "unchanged" else b for b in builds]
 
     def _fail(self, why: Mapping[date, str], due: Due) -> list[Build]:
-        builds = [replace(self._build(day, message), inputs=due.inputs.get(day, {})) for day, message in why.items()]
+        builds = [
+            replace(self.order.failed(self.table, day, message), inputs=due.inputs.get(day, {})) for day, message in why.items()
+        ]
         self.lake.ledger.append(builds)
         return builds
-
-    def _build(self, day: date, message: str) -> Build:
-        order = self.order
-        return Build(
-            self.table.name,
-            day,
-            "failed",
-            order.run,
-            self.table.version,
-            write_mode=order.write_mode,
-            identity=order.identity,
-            plan=order.plan,
-            who=order.who,
-            reason=order.reason,
-            message=message,
-        )
 
 
 def _commit_of(build: Build | None) -> tuple[str, int]:
