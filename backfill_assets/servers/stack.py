@@ -20,7 +20,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
-from backfill_assets.servers.child import Child, end, free_port, is_taken
+from backfill_assets.servers.child import Child, end, free_port, is_taken, undisturbed
 from backfill_assets.servers.place import Running, environment, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
 from backfill_assets.settings import PROJECT, Settings
@@ -122,7 +122,8 @@ def servers_on(chosen: Settings, port: int | None = None, tell: Callable[[str], 
             servers.start()
             yield servers
         finally:
-            servers.end()
+            with undisturbed():
+                servers.end()
 
 
 def planned(chosen: Settings, port: int, tell: Callable[[str], None]) -> Servers:
