@@ -60,7 +60,7 @@ def test_an_engine_that_dies_again_and_again_is_given_up_with_its_last_words(ser
     for _ in range(TOO_OFTEN):
         made.check()
         assert engine.process.wait(timeout=30) == 7
-    with pytest.raises(ServiceUnavailable, match="out of memory\nIts log: .*engine.log. It was restarted 3 times"):
+    with pytest.raises(ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log. It was restarted 3 times"):
         made.check()
     assert len(told) == TOO_OFTEN
 
