@@ -43,7 +43,7 @@ def up(port: Port = 3000) -> None:
 def demo(
     days: Annotated[str, typer.Option(help="Days of the sample, as A..B; all sixty if not given.")] = "",
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the Dagster UI; if not given, a free one.")
+        int | None, typer.Option(min=1, max=65535, help="Port of the Dagster UI; 3000 if not given, or a free one.")
     ] = None,
     exit_: Annotated[bool, typer.Option("--exit", help="End when the days are built; code 0 only if every one is.")] = False,
 ) -> None:

@@ -15,10 +15,12 @@ from backfill_assets.commands.tables import outcome_table, show_progress, termin
 from backfill_assets.commands.up import ends_on_signals, watch
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.store import Lake
+from backfill_assets.servers.child import is_taken
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, Settings, read_settings
 
 OPTIONS = {"force": False, "write_mode": "overwrite", "reason": "backfill demo"}
+USUAL_PORT = 3000
 
 
 def run(*, days: str, port: int | None, leave: bool) -> int:
@@ -28,7 +30,7 @@ def run(*, days: str, port: int | None, leave: bool) -> int:
     wanted = chosen.calendar.select(days) if days else chosen.calendar.days()
     copied = deliver(chosen.landing)
     console.print(f"{copied} file(s) of the sample delivered to {chosen.landing}. Starting the servers ...")
-    with ends_on_signals(), servers_on(chosen, port, console.print) as servers:
+    with ends_on_signals(), servers_on(chosen, port or usual_port(), console.print) as servers:
         console.print(f"Dagster: {servers.dagster.url}")
         try:
             done = launch(console, servers, chosen, wanted)
@@ -40,6 +42,11 @@ def run(*, days: str, port: int | None, leave: bool) -> int:
             console.print("Stopped. What was committed stays; `backfill demo` again builds what is missing.")
             return 1
     return 0 if done else 1
+
+
+def usual_port() -> int | None:
+    """Where people look for Dagster; any free port where something is there already."""
+    return None if is_taken(USUAL_PORT) else USUAL_PORT
 
 
 def settings_for(days: str) -> Settings:
