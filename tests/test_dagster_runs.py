@@ -27,7 +27,7 @@ from backfill_assets.definitions import definitions_for
 from backfill_assets.lake.session import SparkResource
 from backfill_assets.settings import Settings, read_settings
 from tests.test_rerun import arriving
-from tests.world import HISTORY, NAMES, OUTAGES, RAW, UPDATES, World, day, days, tables_on
+from tests.world import HISTORY, NAMES, OUTAGES, REJECTED, UPDATES, World, day, days, tables_on
 
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 FOUR = days(0, 1, 2, 3)
@@ -203,8 +203,8 @@ def test_options_reach_every_step(site):
 
 
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
-    told = site.failures(site.run(write_mode="merge"))[RAW]
-    assert "raw/outage_events has no key to merge on. Nothing was written. Use write_mode overwrite." in told
+    told = site.failures(site.run(write_mode="merge"))[REJECTED]
+    assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in told
 
 
 def test_a_write_mode_nobody_knows_is_refused_before_anything_starts(site):
