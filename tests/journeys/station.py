@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.backfill.graphql import OVER, Dagster, told
-from backfill_assets.calendar import as_day, between
+from backfill_assets.calendar import as_day, between, islands
 from backfill_assets.lake.records import Build
 from backfill_assets.lake.store import Lake
 from tests.journeys import questions
@@ -57,11 +57,11 @@ class Station:
 
         return dict(eventually(over, what=f"run {run} over"))
 
-    def materialized(self, table: str) -> list[date]:
-        """The days of `table` that Dagster calls materialized."""
+    def materialized(self, table: str) -> str:
+        """The days of `table` that Dagster calls materialized, as spans."""
         ranges = self.ask(questions.DAYS, table=key(table))["assetPartitionStatuses"]["ranges"]
         good = [between(as_day(r["startKey"]), as_day(r["endKey"])) for r in ranges if r["status"] == "MATERIALIZED"]
-        return sorted(day for stretch in good for day in stretch)
+        return spans(day for stretch in good for day in stretch)
 
     def verdicts(self, table: str, check: str) -> dict[str, bool]:
         """What a check said last of each day."""
@@ -77,6 +77,11 @@ class Station:
 
     def builds(self) -> list[Build]:
         return self.lake.ledger.builds()
+
+
+def spans(days: Iterable[date]) -> str:
+    """Days as `A..B, C..D`: two lists of sixty are hard to compare by eye."""
+    return ", ".join(f"{island[0]}..{island[-1]}" for island in islands(days))
 
 
 def key(table: str) -> dict[str, list[str]]:
