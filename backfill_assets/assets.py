@@ -131,8 +131,8 @@ def order_of(context: AssetExecutionContext, options: RebuildOptions) -> Order:
 
 
 def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
-    if window.first == window.last == 0:
+    """The days that a day waits for. Later ones that it may read too must not hold it back when they fail."""
+    end = min(window.last, window.wait_for)
+    if window.first == end == 0:
         return None
-    return TimeWindowPartitionMapping(
-        start_offset=window.first, end_offset=window.last, allow_nonexistent_upstream_partitions=True
-    )
+    return TimeWindowPartitionMapping(start_offset=window.first, end_offset=end, allow_nonexistent_upstream_partitions=True)

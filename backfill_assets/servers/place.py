@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,7 +15,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.servers.child import end_all, family
 from backfill_assets.settings import PROJECT, Settings
 
@@ -33,7 +35,23 @@ def prepare(chosen: Settings) -> Path:
     if home == chosen.dagster_home or not target.exists():
         shutil.copyfile(PROJECT / "dagster.yaml", target)
     chosen.landing.mkdir(parents=True, exist_ok=True)
+    _make_databases(chosen, home)
     return home
+
+
+def _make_databases(chosen: Settings, home: Path) -> None:
+    """Let one process make Dagster's databases: three that began together have left them with two versions, unusable."""
+    made = home / ".databases_made"
+    if made.exists():
+        return
+    command = [sys.executable, "-m", "dagster", "instance", "info"]
+    done = subprocess.run(command, env=environment(chosen), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServiceUnavailable(
+            f"Dagster cannot use its folder {home}. Nothing was started. Mend it, or set DAGSTER_HOME to another. "
+            f"Dagster's words:\n{done.stderr[-800:]}"
+        )
+    made.touch()
 
 
 def environment(chosen: Settings) -> dict[str, str]:
