@@ -46,6 +46,10 @@ ONE_MACHINE = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
+    # With few cores, a collector that stops the work and uses all of them costs less than one that works beside it.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    # Rows are kept for the seconds between computing and committing: not worth packing.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
