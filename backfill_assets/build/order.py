@@ -12,7 +12,7 @@ from backfill_assets.table import Table
 
 @dataclass(frozen=True)
 class Order:
-    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions."""
+    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given."""
 
     run: str
     identity: str = ""
@@ -21,6 +21,9 @@ class Order:
     plan: str = ""
     who: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", self.identity or self.run)
 
     def failed(self, table: Table, day: date, message: str) -> Build:
         """The record of a day that came to nothing; what became of it otherwise is filled in."""

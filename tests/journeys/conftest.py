@@ -17,7 +17,7 @@ from backfill_assets.servers.child import free_port
 from backfill_assets.servers.place import running
 from tests.journeys.station import FIRST, LAST, Station, eventually
 
-SMALL = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SMALL = {"spark.driver.memory": "2g"}
 
 
 def environment(home: Path) -> dict[str, str]:
