@@ -32,10 +32,11 @@ from collections.abc import Callable, Iterator  # noqa: E402
 import pytest  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
+from backfill_assets.calendar import Calendar  # noqa: E402
 from backfill_assets.lake.session import start  # noqa: E402
 from backfill_assets.lake.store import Lake  # noqa: E402
 from backfill_assets.settings import settings  # noqa: E402
-from tests.world import World  # noqa: E402
+from tests.world import EIGHT, World  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -68,4 +69,13 @@ def sixty(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Worl
     """All 60 days of the sample, built in one run. Read only."""
     built = World(tmp_path_factory.mktemp("sixty") / "lake", SAMPLE, lambda: spark)
     built.run(built.calendar.days())
+    return built
+
+
+@pytest.fixture(scope="session")
+def eight(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+    """Eight days of every table, built in one run on a calendar of those days. Read only."""
+    root = tmp_path_factory.mktemp("eight")
+    built = World(root / "lake", root / "landing", lambda: spark, Calendar(EIGHT[0], EIGHT[-1])).deliver(EIGHT)
+    built.run(EIGHT)
     return built

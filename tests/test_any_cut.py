@@ -4,42 +4,29 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from backfill_assets.calendar import Calendar
-from tests.world import DAILY, HISTORY, NAMES, OUTAGES, RAW, UPDATES, World, assert_same, change, day, days
-
-EIGHT = days(*range(8))
+from tests.world import DAILY, EIGHT, HISTORY, NAMES, OUTAGES, RAW, UPDATES, World, assert_same, change, day, days
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, spark) -> World:
-    """Eight days of every table, in one run. Read only."""
-    root = tmp_path_factory.mktemp("whole")
-    made = World(root / "lake", root / "landing", lambda: spark, Calendar(EIGHT[0], EIGHT[-1])).deliver(EIGHT)
-    made.run(EIGHT)
-    return made
+def beside(eight: World, root: Path) -> World:
+    return replace(eight, root=root / "lake")
 
 
-def beside(whole: World, root: Path) -> World:
-    return replace(whole, root=root / "lake")
+def test_one_run_builds_every_day_of_every_table(eight):
+    assert {name: sorted(eight.fingerprints(name)) for name in NAMES} == dict.fromkeys(NAMES, EIGHT)
 
 
-def test_one_run_builds_every_day_of_every_table(whole):
-    assert {name: sorted(whole.fingerprints(name)) for name in NAMES} == dict.fromkeys(NAMES, EIGHT)
-
-
-def test_runs_of_one_day_in_random_order_give_the_same_tables(whole, tmp_path):
+def test_runs_of_one_day_in_random_order_give_the_same_tables(eight, tmp_path):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    cut = beside(whole, tmp_path)
+    cut = beside(eight, tmp_path)
     left = [(name, at) for name in NAMES for at in EIGHT]
     random.Random(seed).shuffle(left)
     while left:  # a day that lacks an input is held back, and asked for again in the next round
         still = [(name, at) for name, at in left if cut.run([at], [name])[name].held]
         assert len(still) < len(left)
         left = still
-    assert_same(whole, cut)
+    assert_same(eight, cut)
 
 
 def test_chunks_of_seven_days_give_the_same_tables_for_all_sixty_days(sixty, tmp_path):
@@ -51,20 +38,20 @@ def test_chunks_of_seven_days_give_the_same_tables_for_all_sixty_days(sixty, tmp
     assert_same(sixty, cut)
 
 
-def test_days_with_a_gap_leave_the_gap_alone(whole, tmp_path):
-    cut = beside(whole, tmp_path)
+def test_days_with_a_gap_leave_the_gap_alone(eight, tmp_path):
+    cut = beside(eight, tmp_path)
     some = days(0, 1, 4, 5, 7)
     cut.run(some, [NAMES[0], RAW, UPDATES])
     for name in (NAMES[0], RAW, UPDATES):
         assert sorted(cut.fingerprints(name)) == some
-        assert cut.rows(name) == whole.rows(name, some)
+        assert cut.rows(name) == eight.rows(name, some)
 
 
-def test_rebuilding_a_gappy_range_of_a_table_that_reads_itself_changes_nothing(whole, tmp_path):
-    cut = whole.copied(tmp_path)
+def test_rebuilding_a_gappy_range_of_a_table_that_reads_itself_changes_nothing(eight, tmp_path):
+    cut = eight.copied(tmp_path)
     again = cut.run(days(2, 3, 4, 6), [HISTORY], force=True)[HISTORY]
     assert [(b.day, b.outcome) for b in again.built] == [(at, "unchanged") for at in days(2, 3, 4, 6)]
-    assert_same(whole, cut)
+    assert_same(eight, cut)
 
 
 def test_a_day_that_comes_out_empty_is_emptied(world):
@@ -94,8 +81,8 @@ def test_a_failed_day_in_the_middle_keeps_its_earlier_version_and_its_neighbours
     assert [len(world.rows(RAW, [at])) for at in (day(0), day(2))] == [2, 2]
 
 
-def test_no_total_is_committed_from_a_refused_day(whole, tmp_path):
-    cut = beside(whole, tmp_path)
+def test_no_total_is_committed_from_a_refused_day(eight, tmp_path):
+    cut = beside(eight, tmp_path)
     cut.run(EIGHT, NAMES[:-1])
     cut.run(EIGHT[:4], [HISTORY])
     plain = cut.table(HISTORY)

@@ -40,6 +40,9 @@ def days(*numbers: int) -> list[date]:
     return [day(number) for number in numbers]
 
 
+EIGHT = days(*range(8))
+
+
 def tables_on(landing: Path, tables: Sequence[Table] = TABLES) -> list[Table]:
     """The same tables with the same promises, reading from another landing area."""
     made: dict[str, Table] = {}

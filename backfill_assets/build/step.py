@@ -45,10 +45,9 @@ class Step:
         if self.order.write_mode == "merge" and not self.table.key:
             raise UsageError(f"{self.table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
         names = {self.table.name, *(other.name for other, _ in self.table.windows())}
-        self.lake.ledger.mend(names)
         # In this order: a commit between the two makes a day look outdated next time; the other way round it would record
         # fingerprints of rows that were never read, and the day would never be rebuilt.
-        standing = self.lake.ledger.standing(names)
+        standing = self.lake.ledger.settled(names)
         versions = versions_of_inputs(self.table, self.lake)
         force, done = self.order.force, self._appended()
         due = sort_out(self.table, days, standing=standing, calendar=self.calendar, force=force, already=done)

@@ -37,18 +37,19 @@ class Ledger:
     def append(self, builds: Sequence[Build]) -> None:
         if not builds:
             return
-        if opened(self.path) is None:
-            self._begin()
+        table = opened(self.path) or self._begin()
         write_deltalake(
-            self.path,
+            table,
             to_arrow(builds),
             mode="append",
             commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
-        self._compact()
+        # Every step appends a small file; now and then one writer folds them, or reading would slow down by and by.
+        if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
+            table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES))
 
-    def _begin(self) -> None:
+    def _begin(self) -> DeltaTable:
         # Writers that find no ledger all try to make it, and the library refuses all but one; an append is then any other.
         try:
             DeltaTable.create(
@@ -61,12 +62,7 @@ class Ledger:
         except DeltaError:
             if opened(self.path) is None:
                 raise
-
-    def _compact(self) -> None:
-        # Every step appends a small file; now and then one writer folds them, or reading would slow down by and by.
-        table = DeltaTable(self.path)
-        if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
-            table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES))
+        return DeltaTable(self.path)
 
     def builds(self, tables: Iterable[str] | None = None) -> list[Build]:
         """Every build of these tables (or of all), oldest first; one that was recorded twice counts once."""
@@ -79,15 +75,24 @@ class Ledger:
 
     def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
         """The last build of each (table, day) whose rows stand in the table."""
-        return {(b.table, b.day): b for b in self.builds(tables) if b.stands}
+        return _standing(self.builds(tables))
+
+    def settled(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
+        """The same, once what crashes left out is recorded."""
+        names = list(tables)
+        found = self.builds(names)
+        return _standing(self.builds(names) if self._mend(names, found) else found)
 
     def mend(self, tables: Iterable[str]) -> list[Build]:
         """Record the builds whose commit is in a table but not here: a run died between the two."""
-        mended: list[Build] = []
         names = list(tables)
+        return self._mend(names, self.builds(names))
+
+    def _mend(self, names: Sequence[str], found: Sequence[Build]) -> list[Build]:
         recorded: dict[str, int] = {}
-        for build in self.builds(names):
+        for build in found:
             recorded[build.table] = max(recorded.get(build.table, -1), build.delta_version)
+        mended: list[Build] = []
         for name in names:
             if version_of(f"{self.root}/{name}") > recorded.get(name, -1):
                 with writing(self.root, name):  # a live writer holds this until it has recorded what it committed
@@ -100,6 +105,10 @@ class Ledger:
         missing = committed_builds(f"{self.root}/{name}", after=recorded)
         self.append(missing)
         return missing
+
+
+def _standing(builds: Iterable[Build]) -> dict[tuple[str, date], Build]:
+    return {(b.table, b.day): b for b in builds if b.stands}
 
 
 def opened(path: str) -> DeltaTable | None:

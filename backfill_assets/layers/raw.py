@@ -70,9 +70,9 @@ def outage_events(lines: DataFrame) -> DataFrame:
 def with_fields(lines: DataFrame) -> DataFrame:
     """Each line's fields as a map of text; null where the line is not a JSON object."""
     fields = F.from_json("line", "MAP<STRING, STRING>")
-    # Spark writes a cheap-looking expression out again wherever it is used, and would parse each line a dozen times. An
-    # expression it must not repeat, it keeps: rand() is below 1, so this changes no value.
-    return lines.withColumn("fields", F.when(F.rand() < 2, fields))
+    # Spark writes an expression out again wherever it is used, and would parse each line a dozen times. One it must not
+    # repeat it keeps: a partition's number, which is never negative, so this changes no value. (It sees through rand().)
+    return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
 
 
 def unknown_fields() -> Column:
@@ -85,10 +85,11 @@ def unknown_fields() -> Column:
 
 def more_than_one() -> Column:
     """Whether anything follows the line's object, which Spark would pass over: two changes without a line's end, say."""
-    # Only a line with a brace before its last letter can be one, so only there is it parsed again, as a list.
+    # With one closing brace, at the end, nothing follows; only other lines are parsed again, as a list.
+    braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
+    ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
     all_of_it = F.from_json(F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>")
-    several = F.coalesce(F.size(all_of_it), F.lit(0)) != 1
-    return F.when(F.instr("line", "}") < F.length(F.rtrim("line")), several).otherwise(F.lit(False))
+    return F.when(ends_with_it, False).otherwise(F.coalesce(F.size(all_of_it), F.lit(0)) != 1)
 
 
 def reason() -> Column:
