@@ -14,8 +14,6 @@ SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
 SMALL = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
-    # Thousands of small queries: the optimizing compiler and parallel collectors cost more than they bring.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
     del os.environ[name]
@@ -36,7 +34,8 @@ from backfill_assets.calendar import Calendar  # noqa: E402
 from backfill_assets.lake.session import start  # noqa: E402
 from backfill_assets.lake.store import Lake  # noqa: E402
 from backfill_assets.settings import settings  # noqa: E402
-from tests.world import EIGHT, World  # noqa: E402
+from tests.deliveries import arriving, day  # noqa: E402
+from tests.world import EIGHT, FOUR, World  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -79,3 +78,20 @@ def eight(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Worl
     built = World(root / "lake", root / "landing", lambda: spark, Calendar(EIGHT[0], EIGHT[-1])).deliver(EIGHT)
     built.run(EIGHT)
     return built
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory, spark) -> World:
+    """Four days of every table, three outages a day. Read only."""
+    root = tmp_path_factory.mktemp("once")
+    made = World(root / "lake", root / "landing", lambda: spark, Calendar(FOUR[0], FOUR[-1]))
+    for n in range(4):
+        made.write(day(n), arriving(n, 0, 1, 2, began=n))
+    made.run(FOUR, run="first")
+    return made
+
+
+@pytest.fixture
+def built(once, tmp_path) -> World:
+    """The same four days, to be changed."""
+    return once.copied(tmp_path)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from backfill_assets.calendar import Calendar
-from tests.world import DAILY, EIGHT, HISTORY, NAMES, OUTAGES, RAW, UPDATES, World, assert_same, change, day, days
+from tests.deliveries import change, day, days
+from tests.world import DAILY, EIGHT, HISTORY, NAMES, OUTAGES, RAW, UPDATES, World, assert_same
 
 
 def beside(eight: World, root: Path) -> World:

@@ -10,7 +10,8 @@ import pytest
 
 from backfill_assets.build.order import StepResult
 from backfill_assets.calendar import Calendar
-from tests.world import OUTAGES, RAW, REJECTED, UPDATES, World, change, day, days
+from tests.deliveries import change, day, days
+from tests.world import OUTAGES, RAW, REJECTED, UPDATES, World
 
 LANDED = [REJECTED, RAW]
 

@@ -5,7 +5,7 @@ import pytest
 from backfill_assets.calendar import Calendar, islands
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slices import condition
-from tests.world import day, days
+from tests.deliveries import day, days
 
 CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
 

@@ -13,7 +13,7 @@ from backfill_assets.build.step import Step
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.store import Lake
 from backfill_assets.table import SliceDays, table
-from tests.world import day
+from tests.deliveries import day
 
 WRITERS, COMMITS = 3, 40
 

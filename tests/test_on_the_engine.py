@@ -15,7 +15,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.engine import Engine, engine_command
 from backfill_assets.servers.child import end_all, family, free_port, is_taken
 from backfill_assets.settings import settings
-from tests.world import RAW, SAMPLE, World, assert_same, days
+from tests.deliveries import days
+from tests.world import RAW, SAMPLE, World, assert_same
 
 PROJECT = Path(__file__).resolve().parent.parent
 THREE = days(0, 1, 2)

@@ -4,36 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.calendar import Calendar
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between
-from tests.world import DAILY, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, change, day, days, no_spark
-
-FOUR = days(0, 1, 2, 3)
-
-
-def arriving(at: int, *numbers: int, began: int, **fields):
-    """Changes that arrive on one day, of outages that began on another."""
-    epoch = 1565827200 + began * 86400 + 3600
-    seen = f"{day(at)}T20:00:00Z"
-    return [change(str(100 * began + n), outageStartTime=str(epoch), _captured_at=seen, **fields) for n in numbers]
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory, spark) -> World:
-    """Four days of every table, three outages a day. Read only."""
-    root = tmp_path_factory.mktemp("once")
-    made = World(root / "lake", root / "landing", lambda: spark, Calendar(FOUR[0], FOUR[-1]))
-    for n in range(4):
-        made.write(day(n), arriving(n, 0, 1, 2, began=n))
-    made.run(FOUR, run="first")
-    return made
-
-
-@pytest.fixture
-def built(once, tmp_path) -> World:
-    """The same four days, to be changed."""
-    return once.copied(tmp_path)
+from tests.deliveries import arriving, day, days
+from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
 
 
 def outcomes(results) -> dict[str, list]:
@@ -187,29 +161,3 @@ def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
     second = built.run(FOUR, table, **asked)[RAW]
     assert ([b.day for b in first.built if b.stands], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
     assert len(built.rows(RAW)) == 2 * before
-
-
-def meanwhile(world: World, other):
-    """The table, during whose computation another writer commits."""
-    plain = world.table(OUTAGES)
-
-    def compute(updates):
-        world.run(days(1), other, run="the other", force=True)
-        return plain.compute(updates)
-
-    return replace(plain, compute=compute)
-
-
-def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
-    mine = meanwhile(built, only_some(built, "100", "101", version="2"))
-    build = built.run(days(1), mine, run="mine", force=True)[OUTAGES].built[0]
-    assert build.outcome == "accepted"
-    assert len(built.rows(OUTAGES, days(1))) == 3
-    assert built.lake.ledger.standing([OUTAGES])[OUTAGES, day(1)].run == "mine"
-
-
-def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
-    mine = meanwhile(built, only_some(built, "100", "101", version="2"))
-    with pytest.raises(Conflict, match="Another writer committed to staging/outages, 2019-08-16 to 2019-08-16"):
-        built.run(days(1), mine, run="mine", force=True, write_mode="merge")
-    assert len(built.rows(OUTAGES, days(1))) == 2

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,14 @@ from backfill_assets.layers.catalog import TABLES
 from backfill_assets.layers.landing import Landing
 from backfill_assets.settings import settings
 from backfill_assets.table import Read, Table, Window
+from tests.deliveries import days
 
 SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
-FIRST = date(2019, 8, 15)
 NAMES = [table.name for table in TABLES]
 REJECTED, RAW, UPDATES, OUTAGES, DAILY, HISTORY = NAMES
 
 
-def day(number: int) -> date:
-    """The calendar's day `number`, counted from 0."""
-    return FIRST + timedelta(days=number)
-
-
-def days(*numbers: int) -> list[date]:
-    return [day(number) for number in numbers]
-
-
-EIGHT = days(*range(8))
+FOUR, EIGHT = days(*range(4)), days(*range(8))
 
 
 def tables_on(landing: Path, tables: Sequence[Table] = TABLES) -> list[Table]:
@@ -60,16 +51,6 @@ def tables_on(landing: Path, tables: Sequence[Table] = TABLES) -> list[Table]:
 
 def no_spark() -> SparkSession:
     raise AssertionError("Spark was asked for although nothing was to be computed")
-
-
-def change(outage: str = "1", **fields: Any) -> dict[str, Any]:
-    """A delivered change of an outage, as the source spells it; a field given as None is left out."""
-    known = {
-        "outageNumber": outage, "outageStartTime": "1565870400", "lastUpdateTime": "1565870500", "cause": "Unknown",
-        "crewCurrentStatus": "on its way", "estCustAffected": "5", "hazardFlag": "0", "latitude": "38.5", "longitude": "-122.5",
-        "regionName": "Napa", "n_devices": 1, "_op": "I", "_captured_at": "2019-08-15T12:01:00Z", "_commit": "abc",
-    }  # fmt: skip
-    return {name: value for name, value in (known | fields).items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -124,15 +124,14 @@ def engine(root: Path, conf: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def warm(bench: Bench) -> list[Timing]:
-    """Small rebuilds through an engine that has built the days before them, as after `backfill demo`."""
-    home, last = bench.root / "warm", SAMPLE_LAST_DAY
+    """Small rebuilds of days not built before, through an engine that has built those before them, as after `backfill demo`."""
+    found: list[Timing] = []
+    home, end = bench.root / "warm", SAMPLE_FIRST_DAY - timedelta(days=1)
     with engine(bench.root, bench.conf) as env:
-        before = last - timedelta(days=7)
-        found = [bench.one_run("d: warming up", SAMPLE_FIRST_DAY, before, home, BACKFILL_LAST_DAY=str(before), **env)]
-        for days, start in ((3, before + timedelta(days=1)), (1, before + timedelta(days=4)), (3, before + timedelta(days=5))):
-            end_day = start + timedelta(days=days - 1)
-            name = f"d: {days} day(s), warm engine"
-            found.append(bench.one_run(name, start, end_day, home, BACKFILL_LAST_DAY=str(end_day), **env))
+        for days in (49, 3, 1, 3, 1, 3):
+            start, end = end + timedelta(days=1), end + timedelta(days=days)
+            name = f"d: {days} day(s), warm engine" if found else "d: warming up"
+            found.append(bench.one_run(name, start, end, home, BACKFILL_LAST_DAY=str(end), **env))
     return found
 
 

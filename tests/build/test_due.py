@@ -11,7 +11,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.records import Build
 from backfill_assets.table import itself, same_day, table, window
-from tests.world import day, days
+from tests.deliveries import day, days
 
 CALENDAR = Calendar(day(0), day(9))
 

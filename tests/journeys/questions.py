@@ -1,7 +1,5 @@
 """What the journeys ask a real webserver. `test_graphql_documents` validates these too."""
 
-from backfill_assets.backfill.documents import LAUNCHED
-
 DAYS = """query ($table: AssetKeyInput!) {
   assetNodeOrError(assetKey: $table) {
     __typename
@@ -24,10 +22,6 @@ FAILURES = """query ($run: ID!) {
     ... on PythonError { message }
   }
 }"""
-
-AGAIN = f"""mutation ($id: String!) {{
-  reexecutePartitionBackfill(reexecutionParams: {{parentRunId: $id, strategy: FROM_FAILURE}}) {{ {LAUNCHED} }}
-}}"""
 
 SCHEDULE = """query ($schedule: ScheduleSelector!) {
   scheduleOrError(scheduleSelector: $schedule) {

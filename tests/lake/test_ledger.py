@@ -11,7 +11,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from backfill_assets.lake.ledger import Ledger, commit_metadata
 from backfill_assets.lake.records import Build, from_arrow, to_arrow
-from tests.world import day
+from tests.deliveries import day
 
 NOON = datetime(2019, 10, 14, 12, tzinfo=UTC)
 

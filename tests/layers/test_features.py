@@ -6,7 +6,7 @@ import pytest
 
 from backfill_assets.layers.features import by_region, region_history, with_week
 from backfill_assets.layers.staging import outages as outages_table
-from tests.world import day
+from tests.deliveries import day
 
 NAMES = [column.split()[0] for column in outages_table.columns.split(", ")]
 

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from backfill_assets.layers.raw import outage_events, rejected_lines
-from tests.world import change
+from tests.deliveries import change
 
 
 def lines(spark, *found: str):
