@@ -33,7 +33,7 @@ from pydantic import Field
 from backfill_assets.build.order import Order
 from backfill_assets.build.step import Step
 from backfill_assets.calendar import as_day
-from backfill_assets.errors import BackfillError
+from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.records import WriteMode
 from backfill_assets.lake.session import SparkResource
 from backfill_assets.lake.store import Lake
@@ -104,7 +104,7 @@ def asset_of(table: Table, chosen: Settings) -> AssetsDefinition:
         try:
             result = build.run([as_day(key) for key in context.partition_keys])
         except BackfillError as error:
-            raise Failure(str(error), allow_retries=False) from error
+            raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error
         except Exception:
             spark.forget()
             raise

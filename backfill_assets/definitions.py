@@ -14,7 +14,7 @@ from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
-from backfill_assets.assets import RebuildOptions, asset_of, executor, partitions_of  # noqa: E402
+from backfill_assets.assets import RebuildOptions, asset_of, executor  # noqa: E402
 from backfill_assets.automation.nightly import nightly_schedule  # noqa: E402
 from backfill_assets.lake.session import SparkResource, spark_resource  # noqa: E402
 from backfill_assets.layers.catalog import TABLES  # noqa: E402
@@ -24,7 +24,7 @@ from backfill_assets.table import Table  # noqa: E402
 
 def definitions_for(chosen: Settings, tables: Sequence[Table] = TABLES, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees, for these settings."""
-    every_table = define_asset_job("rebuild", AssetSelection.all(), partitions_def=partitions_of(chosen))
+    every_table = define_asset_job("rebuild", AssetSelection.all())
     return Definitions(
         assets=[asset_of(table, chosen) for table in tables],
         jobs=[every_table],

@@ -4,8 +4,6 @@ BackfillError
 ├── UsageError           the request: change it
 │   └── SettingsError    a setting: change it
 ├── SourceError          the delivery: mend it, then rebuild the day
-├── AuditFailed          the data: look at the rows named
-├── HeldBack             nothing here: mend the inputs named, then rebuild
 ├── Conflict             someone else wrote meanwhile: run again
 └── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
 
@@ -27,14 +25,6 @@ class SettingsError(UsageError):
 
 class SourceError(BackfillError):
     """A day's delivery is missing, empty or damaged; the day's earlier version stays."""
-
-
-class AuditFailed(BackfillError):
-    """A day's new rows broke a rule; the day's earlier version stays."""
-
-
-class HeldBack(BackfillError):
-    """A day needs days of other tables that have no accepted build."""
 
 
 class Conflict(BackfillError):

@@ -140,7 +140,7 @@ def _targets(context: AssetExecutionContext, key: AssetKey, days: list[str]) -> 
     found = context.instance.event_log_storage.get_latest_storage_id_by_partition(
         key, DagsterEventType.ASSET_MATERIALIZATION, set(days)
     )
-    run, now = context.run_id, 0.0
+    run, now = context.run.run_id, 0.0
     return {
         day: AssetCheckEvaluationTargetMaterializationData(storage_id=number, run_id=run, timestamp=now)
         for day, number in found.items()

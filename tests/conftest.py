@@ -28,6 +28,7 @@ os.environ |= {
 from collections.abc import Callable, Iterator  # noqa: E402
 
 import pytest  # noqa: E402
+from filelock import FileLock  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 from backfill_assets.calendar import Calendar  # noqa: E402
@@ -39,8 +40,15 @@ from tests.world import EIGHT, FOUR, World  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = start(settings())
+def in_turn(tmp_path_factory: pytest.TempPathFactory) -> FileLock:
+    """Held while a Spark starts: on a new machine the first one fetches Delta's jars, into a cache made for one at a time."""
+    return FileLock(tmp_path_factory.getbasetemp().parent / "a-spark-starts.lock")
+
+
+@pytest.fixture(scope="session")
+def spark(in_turn: FileLock) -> Iterator[SparkSession]:
+    with in_turn:
+        session = start(settings())
     yield session
     session.stop()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.cli import code_of
-from backfill_assets.errors import AuditFailed, Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
+from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
 
 
 def backfill(*arguments: str, home: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
@@ -45,7 +45,6 @@ def test_help_answers_at_once(tmp_path):
         pytest.param(UsageError("x"), 2, id="a wrong request is 2"),
         pytest.param(SettingsError("x"), 2, id="a wrong setting is 2"),
         pytest.param(ServiceUnavailable("x"), 3, id="a missing service is 3"),
-        pytest.param(AuditFailed("x"), 1, id="refused days are 1"),
         pytest.param(SourceError("x"), 1, id="a damaged delivery is 1"),
         pytest.param(Conflict("x"), 1, id="another writer is 1"),
     ],

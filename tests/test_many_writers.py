@@ -30,9 +30,12 @@ def marks(days):
 def write(root: str, writer: int) -> None:
     """One of the writers: a process with a Spark of its own that commits its 40 days one by one."""
     from backfill_assets.lake.session import start
-    from backfill_assets.settings import settings
+    from backfill_assets.settings import read_settings
+    from tests.conftest import SMALL
 
-    spark = start(settings())
+    # Three short lives on few cores: compiling well would cost more than it brings.
+    brief = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    spark = start(read_settings(spark_conf=SMALL | brief))
     calendar = Calendar(day(0), day(WRITERS * COMMITS - 1))
     for number in range(COMMITS):
         at = day(number * WRITERS + writer)
@@ -40,7 +43,7 @@ def write(root: str, writer: int) -> None:
     spark.stop()
 
 
-def test_three_processes_commit_forty_times_each_and_nothing_is_lost(tmp_path):
+def test_three_processes_commit_forty_times_each_and_nothing_is_lost(tmp_path, spark):
     code = "import tests.conftest, sys; from tests.test_many_writers import write; write(sys.argv[1], int(sys.argv[2]))"
     project = Path(__file__).resolve().parent.parent
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -25,17 +25,17 @@ ON_BOTH = ["tests/layers", "tests/test_rerun.py", "-k", "layers or merge or appe
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory) -> Iterator[Mapping[str, str]]:
+def engine(tmp_path_factory, in_turn) -> Iterator[Mapping[str, str]]:
     """The environment of a client of an engine of this test's own."""
     folder, made = tmp_path_factory.mktemp("engine"), Engine(free_port())
     environment = {**os.environ, **made.environment(), "BACKFILL_SPARK_REMOTE": made.remote}
-    with (folder / "log").open("wb") as log:
-        command = engine_command(settings(), made, folder)
-        server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+    with in_turn:
+        with (folder / "log").open("wb") as log:
+            command = engine_command(settings(), made, folder)
+            server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        up = Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))
+        up(is_taken, made.port)
     try:
-        Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))(
-            is_taken, made.port
-        )
         yield environment
     finally:
         left = family(server.pid) if psutil.pid_exists(server.pid) else []
@@ -70,4 +70,4 @@ def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session
 
 
 def test_the_table_tests_pass_on_it(engine):
-    on_it(engine, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ON_BOTH)
+    on_it(engine, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *ON_BOTH)

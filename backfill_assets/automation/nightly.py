@@ -18,7 +18,7 @@ from dagster import (
 )
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from backfill_assets.assets import REASON_TAG, partitions_of
+from backfill_assets.assets import REASON_TAG
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import Settings
@@ -41,7 +41,7 @@ def days_of_the_night(calendar: Calendar, watermark: int, built: Iterable[date])
 
 def nightly_schedule(chosen: Settings, tables: Callable[[], list[str]]) -> ScheduleDefinition:
     """The schedule of the nightly run. It is off until it is turned on."""
-    job = define_asset_job("nightly", AssetSelection.all(), partitions_def=partitions_of(chosen))
+    job = define_asset_job("nightly", AssetSelection.all())
 
     @schedule(name="nightly", job=job, cron_schedule=chosen.nightly_cron, execution_timezone="UTC")
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:

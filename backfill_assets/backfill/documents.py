@@ -12,7 +12,11 @@ POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit
 SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit: $limit) }"
 
 TABLES = """{
-  assetNodes(loadMaterializations: false) { assetKey { path } isPartitioned dependencyKeys { path } }
+  assetNodes(loadMaterializations: false) {
+    assetKey { path } isPartitioned dependencyKeys { path }
+    first: partitionKeyConnection(limit: 1, ascending: true) { results }
+    last: partitionKeyConnection(limit: 1, ascending: false) { results }
+  }
 }"""
 
 # What launching can answer, of a new backfill and of one launched again.

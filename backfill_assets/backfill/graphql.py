@@ -67,18 +67,25 @@ class Dagster:
 
     def tables(self) -> list[str]:
         """Every daily table, inputs before the tables that read them."""
-        nodes = [node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]]
-        reads = {name_of(node["assetKey"]): {name_of(key) for key in node["dependencyKeys"]} for node in nodes}
+        reads = {name: {name_of(key) for key in node["dependencyKeys"]} for name, node in self._nodes().items()}
         ordered: list[str] = []
         while len(ordered) < len(reads):
             ready = [n for n in reads if n not in ordered and reads[n] & reads.keys() <= {n, *ordered}]
             ordered += sorted(ready) or sorted(set(reads) - set(ordered))
         return ordered
 
+    def _nodes(self) -> dict[str, dict[str, Any]]:
+        """What the code location says of each daily table."""
+        return {name_of(node["assetKey"]): node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]}
+
     def launch(
         self, tables: Sequence[str], days: Sequence[date], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
     ) -> str:
-        """Launch exactly these days of exactly these tables; the backfill's id."""
+        """Launch exactly these days of exactly these tables; the backfill's id.
+
+        Raises UsageError, before anything is launched, for a table or a day that the code location does not have.
+        """
+        refuse_unknown(self._nodes(), tables, days)
         ranges = [{"start": str(island[0]), "end": str(island[-1])} for island in islands(days)]
         params = {
             "partitionsByAssets": [{"assetKey": {"path": t.split("/")}, "partitions": {"ranges": ranges}} for t in tables],
@@ -95,6 +102,18 @@ class Dagster:
         return list(told(self.ask(documents.RUNS, {"id": backfill_id})["runsOrError"])["results"])
 
 
+def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], tables: Sequence[str], days: Sequence[date]) -> None:
+    """UsageError for the first table, or day of one, that is not there, naming what is."""
+    for name in tables:
+        if name not in nodes:
+            raise UsageError(f"There is no table {name}. Nothing was launched. The tables are {', '.join(sorted(nodes))}.")
+        ends = [key for end in ("first", "last") for key in nodes[name][end]["results"]]
+        outside = [str(day) for day in sorted(days) if not ends or not ends[0] <= str(day) <= ends[1]]
+        if outside:
+            there = f"from {ends[0]} to {ends[1]}" if ends else "without any day yet"
+            raise UsageError(f"{outside[0]} is outside the calendar of {name}, which runs {there}. Nothing was launched.")
+
+
 def name_of(key: Mapping[str, Any]) -> str:
     return "/".join(key["path"])
 
@@ -104,5 +123,5 @@ def told(answer: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(answer.get("__typename", ""))
     if kind.endswith(("Error", "Invalid", "Conflict")):
         said = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
-        raise UsageError(f"Dagster refuses ({kind}): {said}. Nothing was launched by this request.")
+        raise UsageError(f"Dagster refuses ({kind}): {str(said).strip()}. Nothing was launched by this request.")
     return dict(answer)

@@ -10,19 +10,31 @@ from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 
 
+def node(name, *reads):
+    path = {"path": name.split("/")}
+    ends = {"first": {"results": ["2019-09-01"]}, "last": {"results": ["2019-09-30"]}}
+    return {"assetKey": path, "isPartitioned": True, "dependencyKeys": [{"path": r.split("/")} for r in reads], **ends}
+
+
 def answering(body, status=200):
     return Dagster("http://dagster", transport=httpx.MockTransport(lambda request: httpx.Response(status, json=body)))
 
 
-def test_a_gap_in_the_days_is_two_ranges_for_every_table():
+def launching(answer):
+    """A webserver with two tables that answers a launch so, and the launches it was asked for."""
     asked = []
 
     def transport(request: httpx.Request) -> httpx.Response:
-        asked.append(json.loads(request.content)["variables"]["params"])
-        answer = {"__typename": "LaunchBackfillSuccess", "backfillId": "abc"}
-        return httpx.Response(200, json={"data": {"launchPartitionBackfill": answer}})
+        params = json.loads(request.content)["variables"].get("params")
+        asked.extend([params] if params else [])
+        data = {"launchPartitionBackfill": answer} if params else {"assetNodes": [node("raw/a"), node("staging/b", "raw/a")]}
+        return httpx.Response(200, json={"data": data})
 
-    dagster = Dagster("http://dagster", transport=httpx.MockTransport(transport))
+    return Dagster("http://dagster", transport=httpx.MockTransport(transport)), asked
+
+
+def test_a_gap_in_the_days_is_two_ranges_for_every_table():
+    dagster, asked = launching({"__typename": "LaunchBackfillSuccess", "backfillId": "abc"})
     days = [date(2019, 9, 1), date(2019, 9, 2), date(2019, 9, 4)]
     assert dagster.launch(["raw/a", "staging/b"], days, options={"force": True}, tags={"k": "v"}, title="t") == "abc"
     ranges = [{"start": "2019-09-01", "end": "2019-09-02"}, {"start": "2019-09-04", "end": "2019-09-04"}]
@@ -33,15 +45,33 @@ def test_a_gap_in_the_days_is_two_ranges_for_every_table():
     assert asked[0]["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
 
 
+def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
+    dagster, asked = launching({})
+    with pytest.raises(UsageError) as refused:
+        dagster.launch(["raw/a", "raw/z"], [date(2019, 9, 1)], options={}, tags={}, title="t")
+    assert str(refused.value) == "There is no table raw/z. Nothing was launched. The tables are raw/a, staging/b."
+    assert asked == []
+
+
+@pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])
+def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
+    dagster, asked = launching({})
+    with pytest.raises(UsageError) as refused:
+        dagster.launch(["raw/a"], [date(2019, 9, 1), day], options={}, tags={}, title="t")
+    told = f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing was launched."
+    assert str(refused.value) == told
+    assert asked == []
+
+
 def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words():
     with pytest.raises(UsageError, match="Dagster refuses: no partition 2031-01-01"):
         answering({"errors": [{"message": "no partition 2031-01-01"}]}, 500).ask("{ version }")
 
 
 def test_an_error_in_the_answer_is_a_refusal():
-    answer = {"launchPartitionBackfill": {"__typename": "UnauthorizedError", "message": "read only"}}
+    dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
     with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
-        answering({"data": answer}).launch(["raw/a"], [date(2019, 9, 1)], options={}, tags={}, title="t")
+        dagster.launch(["raw/a"], [date(2019, 9, 1)], options={}, tags={}, title="t")
 
 
 def test_a_server_that_is_not_there_is_unavailable():
@@ -61,9 +91,5 @@ def test_something_else_at_the_address_is_unavailable():
 
 
 def test_tables_come_inputs_first_and_a_table_may_read_itself():
-    def node(name, *reads):
-        path = {"path": name.split("/")}
-        return {"assetKey": path, "isPartitioned": True, "dependencyKeys": [{"path": r.split("/")} for r in reads]}
-
     nodes = [node("a/last", "b/middle", "a/last"), node("b/middle", "c/first", "x/elsewhere"), node("c/first")]
     assert answering({"data": {"assetNodes": nodes}}).tables() == ["c/first", "b/middle", "a/last"]

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 from rich.table import Table
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
 from backfill_assets.lake.session import ONE_MACHINE
@@ -114,10 +115,10 @@ def engine(root: Path, conf: dict[str, str]) -> Iterator[dict[str, str]]:
     child = Child("engine", command, os.environ | warm_engine.environment(), root / "engine.log", root)
     child.start()
     try:
-        while not is_taken(warm_engine.port):
-            if not child.alive:
-                sys.exit(f"the engine died: {child.last_words()}")
-            time.sleep(0.2)
+        up = Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))
+        up(lambda: is_taken(warm_engine.port) or not child.alive)
+        if not child.alive:
+            sys.exit(f"the engine died: {child.last_words()}")
         yield warm_engine.environment() | {"BACKFILL_SPARK_REMOTE": warm_engine.remote, "SPARK_HOME": str(spark_home())}
     finally:
         end([child])

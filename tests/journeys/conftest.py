@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.commands.sample import SAMPLE
@@ -34,17 +35,17 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="session")
-def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+@pytest.fixture(scope="module")
+def station(tmp_path_factory: pytest.TempPathFactory, in_turn: FileLock) -> Iterator[Station]:
     home = tmp_path_factory.mktemp("journeys")
     shutil.copytree(SAMPLE, home / "landing" / SAMPLE.name)
-    port = free_port()
-    with (home / "up.log").open("wb") as log:
-        command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(port)]
-        up = subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
-    try:
-        told = home / "up.log"
+    port, told = free_port(), home / "up.log"
+    with in_turn:
+        with told.open("wb") as log:
+            command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(port)]
+            up = subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
         eventually(lambda: up.poll() is not None or "Ctrl-C ends" in told.read_text(), what="servers ready", patience=300)
+    try:
         assert up.poll() is None, told.read_text()
         yield Station(Dagster(f"http://127.0.0.1:{port}"), home, home / "landing")
         family = psutil.Process(up.pid).children(recursive=True)

@@ -4,13 +4,14 @@ import os
 import signal
 from datetime import date, timedelta
 
+import psutil
 import pytest
 
 from backfill_assets.calendar import between
-from backfill_assets.servers.child import is_taken
+from backfill_assets.errors import UsageError
 from backfill_assets.servers.place import running
 from tests.journeys import questions
-from tests.journeys.station import FIRST, LAST, SIXTY, Station, eventually, key, spans
+from tests.journeys.station import LAST, SIXTY, Station, eventually, key, spans
 
 BAD = date(2019, 9, 5)
 RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
@@ -24,7 +25,7 @@ def but(first: date, last: date) -> str:
     return spans(day for day in SIXTY if not first <= day <= last)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def damaged(station: Station) -> str:
     """Sixty days over all tables with one file cut off in the middle; the backfill's id, once it is over."""
     folder = station.landing / "outage_events" / f"year={BAD:%Y}" / f"month={BAD:%m}" / f"day={BAD:%d}"
@@ -87,6 +88,13 @@ def test_five_days_launched_by_table_touch_those_five_and_no_others(station: Sta
     assert sorted((b.table, b.day, b.outcome) for b in written) == sorted((t, d, "unchanged") for t in tables for d in days)
 
 
+def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: Station):
+    before = station.builds()
+    with pytest.raises(UsageError, match="2018-01-01 is outside the calendar of raw/outage_events, which runs from 2019-08-15"):
+        station.dagster.launch(["raw/outage_events"], [date(2018, 1, 1)], options=FORCED, tags={}, title="too early")
+    assert station.builds() == before
+
+
 def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station):
     state = station.ask(questions.START_SCHEDULE, schedule=SCHEDULE)["scheduleState"]
 
@@ -104,17 +112,27 @@ def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station):
     assert (found["status"], first, last) == ("SUCCESS", str(LAST - timedelta(days=2)), str(LAST))
 
 
-def test_an_engine_that_was_killed_is_started_again_and_the_next_run_succeeds(station: Station):
+def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(station: Station):
     before = running(station.home)
     assert before is not None
-    assert before.engine_port is not None
-    os.kill(before.children["engine"], signal.SIGKILL)
+    engine = psutil.Process(before.children["engine"])
 
-    def restarted() -> bool:
-        now = running(station.home)
-        return now is not None and now.children["engine"] != before.children["engine"] and is_taken(before.engine_port or 0)
+    def at_work() -> bool:
+        return any(step["status"] == "IN_PROGRESS" for run in station.dagster.runs(backfill_id) for step in run["stepStats"])
 
-    eventually(restarted, what="a new engine on the same port", patience=120)
-    backfill_id = station.dagster.launch(["raw/outage_events"], [FIRST], options=FORCED, tags={}, title="after the engine died")
+    def worked() -> float:
+        return float(engine.cpu_times().user)
+
+    backfill_id = station.dagster.launch(["raw/outage_events"], SIXTY, options=FORCED, tags={}, title="the engine dies")
+    eventually(at_work, what="the step has begun")
+    idle = worked()
+    eventually(lambda: worked() > idle + 2, what="the engine computes")
+    os.kill(engine.pid, signal.SIGKILL)
+
     assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
-    assert station.builds()[-1].outcome == "unchanged"
+    after = running(station.home)
+    assert after is not None
+    assert after.children["engine"] != engine.pid
+    (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]
+    outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run]
+    assert outcomes == [(at, "failed") for at in SIXTY] + [(at, "unchanged") for at in SIXTY]

@@ -1,0 +1,49 @@
+"""The README's first command, as a new user gives it: once, and once more."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from backfill_assets.servers.place import running
+from tests.journeys.conftest import environment
+from tests.world import NAMES
+
+FEW = "2019-08-15..2019-08-18"
+
+
+def demo(home: Path) -> "subprocess.CompletedProcess[str]":
+    calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
+    env = {name: value for name, value in environment(home).items() if name not in calendar}
+    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit", "--days", FEW]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory, in_turn: FileLock):
+    home = tmp_path_factory.mktemp("demo")
+    with in_turn:
+        first = demo(home)
+    return home, first, demo(home)
+
+
+def shown(printed: str) -> dict[str, tuple[str, ...]]:
+    """Of each table in the printed outcome: days, built, up to date, refused."""
+    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in printed.splitlines()]
+    return {line[0]: tuple(line[1:5]) for line in lines if line[0] in NAMES}
+
+
+def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(twice):
+    home, first, _ = twice
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert shown(first.stdout) == dict.fromkeys(NAMES, ("4 of 4", "4", "0", "0"))
+    assert running(home) is None
+
+
+def test_a_second_demo_finds_everything_up_to_date(twice):
+    _, _, second = twice
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert shown(second.stdout) == dict.fromkeys(NAMES, ("4 of 4", "0", "4", "0"))
+    assert "Everything was up to date: nothing had to be computed." in second.stdout
