@@ -23,7 +23,7 @@ from rich.table import Table
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
-from backfill_assets.lake.session import ONE_MACHINE
+from backfill_assets.lake.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, end, free_port, is_taken
 from backfill_assets.settings import PROJECT, SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, read_settings
 from tests.benchmarks.amplify import amplify
@@ -78,9 +78,9 @@ class Bench:
 
     def hand_written(self, first: date, last: date) -> Timing:
         self.number += 1
-        lake, conf = self.root / f"lake{self.number}", {"spark.master": "local[*]", "spark.sql.session.timeZone": "UTC"}
+        lake, conf = self.root / f"lake{self.number}", {"spark.master": "local[*]"}
         script = [sys.executable, "-m", "tests.benchmarks.hand_written", str(self.landing), str(lake), str(first), str(last)]
-        command = [*script, json.dumps(conf | ONE_MACHINE | self.conf)]
+        command = [*script, json.dumps(conf | ALWAYS | ONE_MACHINE | self.conf)]
         return timed("a: hand-written script, no audit", _days(first, last), command, {}, self.root / f"{self.number}.log")
 
     def one_run(self, name: str, first: date, last: date, home: Path | None = None, **env: str) -> Timing:
