@@ -86,7 +86,9 @@ def asset_of(table: Table, chosen: Settings) -> AssetsDefinition:
         freshness_policy=FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26)),
         skippable=True,  # its output is handed on by `events`, which also knows which days to call materialized
     )
-    checks = [AssetCheckSpec(rule.name, asset=key, description=rule.promise, partitions_def=partitions) for rule in table.rules]
+    checks = [
+        AssetCheckSpec(rule.name, asset=key, description=rule.described(), partitions_def=partitions) for rule in table.rules
+    ]
 
     @multi_asset(
         name=table.name.replace("/", "__"),

@@ -8,6 +8,7 @@ the events are made here. These are the only lines that use parts of Dagster wit
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -140,7 +141,7 @@ def _targets(context: AssetExecutionContext, key: AssetKey, days: list[str]) -> 
     found = context.instance.event_log_storage.get_latest_storage_id_by_partition(
         key, DagsterEventType.ASSET_MATERIALIZATION, set(days)
     )
-    run, now = context.run.run_id, 0.0
+    run, now = context.run.run_id, time.time()
     return {
         day: AssetCheckEvaluationTargetMaterializationData(storage_id=number, run_id=run, timestamp=now)
         for day, number in found.items()

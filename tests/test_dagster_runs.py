@@ -140,9 +140,13 @@ def _of(name: str, at: Any) -> Any:
     return AssetRecordsFilter(asset_key=AssetKey(name.split("/")), asset_partitions=[str(at)])
 
 
-def checks(result: Any, name: str) -> dict[tuple[str, str], bool]:
+def evaluated(result: Any, name: str) -> list[Any]:
     found = [e.asset_check_evaluation_data for e in result.all_events if e.event_type_value == "ASSET_CHECK_EVALUATION"]
-    return {(c.partition, c.check_name): c.passed for c in found if c.asset_key == AssetKey(name.split("/"))}
+    return [each for each in found if each.asset_key == AssetKey(name.split("/"))]
+
+
+def checks(result: Any, name: str) -> dict[tuple[str, str], bool]:
+    return {(each.partition, each.check_name): each.passed for each in evaluated(result, name)}
 
 
 def test_a_range_run_evaluates_every_rule_for_every_day(good):
@@ -150,6 +154,15 @@ def test_a_range_run_evaluates_every_rule_for_every_day(good):
     for table in site.world.tables:
         expected = {(at, rule.name): True for at in EVERY for rule in table.rules}
         assert checks(result, table.name) == expected
+
+
+def test_every_verdict_points_at_the_materialization_it_is_about(good):
+    site, result = good
+    for verdict in evaluated(result, OUTAGES):
+        target = verdict.target_materialization_data
+        (made,) = site.instance.fetch_materializations(_of(OUTAGES, verdict.partition), limit=1).records
+        assert (target.storage_id, target.run_id) == (made.storage_id, result.run_id)
+        assert 0 <= target.timestamp - made.timestamp < 60
 
 
 def spoil(site: Site) -> Callable[[], None]:

@@ -49,6 +49,11 @@ class Rule:
         passed, message, figures = self.judge(profile)
         return Verdict(self.name, passed, message, figures, self.severity)
 
+    def described(self) -> str:
+        """The promise, and what becomes of a day that breaks it."""
+        refuses = self.severity == "error"
+        return f"{self.promise} A day that breaks this is {'not committed' if refuses else 'committed, with a warning'}."
+
     def as_warning(self) -> Rule:
         """The same rule, reported but never refusing a day."""
         return replace(self, severity="warning")

@@ -91,6 +91,11 @@ def test_a_rule_judges_the_figures_of_one_day(rule, figures, passed, message):
     assert (verdict.passed, verdict.message, verdict.refuses) == (passed, message, not passed)
 
 
+def test_a_rule_says_what_becomes_of_a_day_that_breaks_it():
+    assert has_rows().described() == "The day has rows. A day that breaks this is not committed."
+    assert has_rows().as_warning().described() == "The day has rows. A day that breaks this is committed, with a warning."
+
+
 def test_a_warning_is_told_and_refuses_nothing():
     verdict = has_rows().as_warning().verdict(profile(rows=0))
     assert (verdict.passed, verdict.refuses, verdict.severity) == (False, False, "warning")
