@@ -40,14 +40,12 @@ from tests.world import EIGHT, FOUR, World  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def in_turn(tmp_path_factory: pytest.TempPathFactory) -> FileLock:
-    """Held while a Spark starts: on a new machine the first one fetches Delta's jars, into a cache made for one at a time."""
-    return FileLock(tmp_path_factory.getbasetemp().parent / "a-spark-starts.lock")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """This process's one session. Tests that start a Spark elsewhere ask for it too: after it, Delta's jars are there.
 
-
-@pytest.fixture(scope="session")
-def spark(in_turn: FileLock) -> Iterator[SparkSession]:
-    with in_turn:
+    On a new machine the first Spark fetches them, into a cache made for one at a time; so the processes take turns.
+    """
+    with FileLock(tmp_path_factory.getbasetemp().parent / "a-spark-starts.lock"):
         session = start(settings())
     yield session
     session.stop()

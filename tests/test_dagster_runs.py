@@ -26,11 +26,10 @@ from backfill_assets.assets import asset_key
 from backfill_assets.definitions import definitions_for
 from backfill_assets.lake.session import SparkResource
 from backfill_assets.settings import Settings, read_settings
-from tests.deliveries import arriving, day, days
-from tests.world import HISTORY, NAMES, OUTAGES, REJECTED, UPDATES, World, tables_on
+from tests.deliveries import arriving, day
+from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES, World, tables_on
 
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-FOUR = days(0, 1, 2, 3)
 
 
 def sharing(session: SparkSession) -> SparkResource:

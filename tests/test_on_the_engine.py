@@ -25,17 +25,16 @@ ON_BOTH = ["tests/layers", "tests/test_rerun.py", "-k", "layers or merge or appe
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory, in_turn) -> Iterator[Mapping[str, str]]:
+def engine(tmp_path_factory, spark) -> Iterator[Mapping[str, str]]:
     """The environment of a client of an engine of this test's own."""
     folder, made = tmp_path_factory.mktemp("engine"), Engine(free_port())
     environment = {**os.environ, **made.environment(), "BACKFILL_SPARK_REMOTE": made.remote}
-    with in_turn:
-        with (folder / "log").open("wb") as log:
-            command = engine_command(settings(), made, folder)
-            server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        up = Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))
-        up(is_taken, made.port)
+    with (folder / "log").open("wb") as log:
+        command = engine_command(settings(), made, folder)
+        server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+    up = Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))
     try:
+        up(is_taken, made.port)
         yield environment
     finally:
         left = family(server.pid) if psutil.pid_exists(server.pid) else []

@@ -40,7 +40,7 @@ ALWAYS = {
     # A JSON object may name a field twice; the later one holds, as in Python and in JavaScript.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # Slices are days, and days are partitions: whole files are replaced, and rows of other days refused, without the DELETE
-    # that Delta otherwise runs within each commit (a quarter of a small commit's time).
+    # that Delta otherwise runs within each commit.
     "spark.databricks.delta.replaceWhere.dataColumns.enabled": "false",
 }
 ONE_MACHINE = {

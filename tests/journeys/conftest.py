@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from filelock import FileLock
+from pyspark.sql import SparkSession
 
 from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.commands.sample import SAMPLE
@@ -36,16 +36,15 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def station(tmp_path_factory: pytest.TempPathFactory, in_turn: FileLock) -> Iterator[Station]:
+def station(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Station]:
     home = tmp_path_factory.mktemp("journeys")
     shutil.copytree(SAMPLE, home / "landing" / SAMPLE.name)
     port, told = free_port(), home / "up.log"
-    with in_turn:
-        with told.open("wb") as log:
-            command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(port)]
-            up = subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
-        eventually(lambda: up.poll() is not None or "Ctrl-C ends" in told.read_text(), what="servers ready", patience=300)
+    with told.open("wb") as log:
+        command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(port)]
+        up = subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
     try:
+        eventually(lambda: up.poll() is not None or "Ctrl-C ends" in told.read_text(), what="servers ready", patience=300)
         assert up.poll() is None, told.read_text()
         yield Station(Dagster(f"http://127.0.0.1:{port}"), home, home / "landing")
         family = psutil.Process(up.pid).children(recursive=True)

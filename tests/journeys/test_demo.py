@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from backfill_assets.servers.place import running
 from tests.journeys.conftest import environment
@@ -22,11 +21,9 @@ def demo(home: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture(scope="module")
-def twice(tmp_path_factory, in_turn: FileLock):
+def twice(tmp_path_factory, spark):
     home = tmp_path_factory.mktemp("demo")
-    with in_turn:
-        first = demo(home)
-    return home, first, demo(home)
+    return home, demo(home), demo(home)
 
 
 def shown(printed: str) -> dict[str, tuple[str, ...]]:

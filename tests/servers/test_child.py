@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import Child, end, family
 
+# Nobody waits for these sleeps: a server and its own child, up until the test ends them.
 STUBBORN = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

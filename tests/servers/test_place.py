@@ -13,6 +13,7 @@ from backfill_assets.servers.child import Child, end
 from backfill_assets.servers.place import Running, environment, only_servers, prepare, running
 from backfill_assets.settings import PROJECT, read_settings
 
+# Nobody waits for this: a server that stays up until the test ends it.
 SLEEPING = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 

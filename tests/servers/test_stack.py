@@ -13,6 +13,7 @@ from backfill_assets.servers.place import running
 from backfill_assets.servers.stack import TOO_OFTEN, Servers, planned
 from backfill_assets.settings import read_settings
 
+# Nobody waits for this: a server that stays up until the test ends it.
 SLEEPING = "import time; time.sleep(600)"
 DYING = "print('out of memory'); raise SystemExit(7)"
 
