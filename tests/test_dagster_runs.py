@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.assets import asset_key
 from backfill_assets.definitions import definitions_for
+from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.session import SparkResource
 from backfill_assets.settings import Settings, read_settings
 from tests.deliveries import arriving, day
@@ -32,11 +33,13 @@ from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES, World,
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
-def sharing(session: SparkSession) -> SparkResource:
-    """The Spark resource of this test process: the session there is already."""
+def sharing(session: SparkSession, absent: list[Exception]) -> SparkResource:
+    """The Spark resource of this test process: the session there is already, once all the errors of `absent` are raised."""
 
     class Shared(SparkResource):
         def session(self) -> SparkSession:
+            if absent:
+                raise absent.pop()
             return session
 
         def forget(self) -> None: ...
@@ -82,7 +85,7 @@ class Site:
 
 
 @contextmanager
-def delivered(root: Path, session: SparkSession) -> Iterator[Site]:
+def delivered(root: Path, session: SparkSession, *absent: Exception) -> Iterator[Site]:
     """Four days of twenty outages each, delivered and not built."""
     chosen = read_settings(
         home=root, lake=str(root / "lake"), landing=str(root / "landing"), first_day=FOUR[0], last_day=FOUR[-1], spark_remote=""
@@ -90,7 +93,7 @@ def delivered(root: Path, session: SparkSession) -> Iterator[Site]:
     world = World(root / "lake", root / "landing", lambda: session, chosen.calendar)
     for n in range(4):
         world.write(day(n), arriving(n, *range(20), began=n))
-    defs = definitions_for(chosen, tables_on(world.landing), sharing(session))
+    defs = definitions_for(chosen, tables_on(world.landing), sharing(session, list(absent)))
     with DagsterInstance.local_temp(str(root)) as instance:
         yield Site(world, defs, instance, chosen)
 
@@ -212,6 +215,16 @@ def test_options_reach_every_step(site):
     site.run(force=True, reason="again")
     last = site.world.lake.ledger.builds()[-len(NAMES) * 4 :]
     assert {(b.outcome, b.reason) for b in last} == {("unchanged", "again")}
+
+
+def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
+    with delivered(tmp_path, spark, ServiceUnavailable("No Spark Connect server answers.")) as site:
+        result = site.run()
+        assert result.success
+        tried = [e.step_key for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+        assert tried == [REJECTED.replace("/", "__")]
+        builds = [(b.day, b.outcome) for b in site.world.lake.ledger.builds() if b.table == REJECTED]
+    assert builds == [(at, "failed") for at in FOUR] + [(at, "accepted") for at in FOUR]
 
 
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):

@@ -19,8 +19,7 @@ WRITERS, COMMITS = 3, 40
 
 
 @table(
-    "raw/marks", partition_by="arrival_day", key=["arrival_day", "mark"], columns="arrival_day DATE, mark BIGINT",
-    reads={"days": SliceDays()}, version="1",
+    "raw/marks", partition_by="arrival_day", columns="arrival_day DATE, mark BIGINT", reads={"days": SliceDays()}, version="1",
 )  # fmt: skip
 def marks(days):
     """A row a day, whose mark tells which day it is."""
@@ -33,8 +32,15 @@ def write(root: str, writer: int) -> None:
     from backfill_assets.settings import read_settings
     from tests.conftest import SMALL
 
-    # Three short lives on few cores: compiling well would cost more than it brings.
-    brief = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    # Three short lives on few cores, a row a commit: compiling and planning well would cost more than they bring.
+    brief = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
     spark = start(read_settings(spark_conf=SMALL | brief))
     calendar = Calendar(day(0), day(WRITERS * COMMITS - 1))
     for number in range(COMMITS):
