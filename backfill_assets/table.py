@@ -7,10 +7,11 @@ measured on the way. It knows no Spark session, no path and no Dagster; `build` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any, Protocol
 
+from backfill_assets.code_version import code_version
 from backfill_assets.quality.rules import Rule, types_as_declared
 
 
@@ -120,10 +121,33 @@ def itself(*, back: int) -> Window:
     return Window(None, -back, -back, -back)
 
 
-def table(name: str, *, rules: Sequence[Rule] = (), **promises: Any) -> Callable[[Callable[..., Any]], Table]:
-    """Declare a daily table. `name` is `layer/table`; types are checked for every table, whatever else `rules` names."""
+def table(
+    name: str, *, rules: Sequence[Rule] = (), version: str = "", **promises: Any
+) -> Callable[[Callable[..., Any]], Table]:
+    """Declare a daily table. `name` is `layer/table`; types are checked for every table, whatever else `rules` names.
+
+    Its version follows its code, unless one is given by hand; see `code_version`.
+    """
     every = [types_as_declared(), *rules]
     names = [rule.name for rule in every]
     if len(set(names)) < len(names):
         raise ValueError(f"{name}: two rules of one name in {names}")
-    return lambda compute: Table(name, compute, rules=tuple(every), **promises)
+
+    def declare(compute: Callable[..., Any]) -> Table:
+        made = Table(name, compute, rules=tuple(every), version=version, **promises)
+        return made if version else replace(made, version=_version_of(made))
+
+    return declare
+
+
+def _version_of(table: Table) -> str:
+    """What its rows and figures follow from besides its inputs' rows: the function, how it reads, what it promises to hold."""
+    source, compute = table.source(), table.compute
+    read = {
+        name: (w.table.name if w.table else "itself", w.first, w.last)
+        for name, w in table.reads.items()
+        if isinstance(w, Window)
+    }
+    reader = code_version(type(source).__module__, type(source).__qualname__) if source else ""
+    beside = repr((table.partition_by, table.columns, list(table.key), table.parts_by, dict(table.measures), read, reader))
+    return code_version(compute.__module__, compute.__qualname__, beside=beside)

@@ -33,7 +33,6 @@ WEEK = 7
     + ", mean_restoration_minutes DOUBLE, max_restoration_minutes DOUBLE, outages_7d BIGINT, customers_7d BIGINT",
     reads={"outages": window(outages, first=1 - WEEK, last=0)},
     rules=[has_rows(), no_nulls("region", "outages", "customers"), unique_key(), rows_within(0.05, 20.0)],
-    version="1",
 )
 def region_daily(outages: DataFrame) -> DataFrame:
     """One row per region and day: outages, customers, causes, restoration time, and the sums of seven days."""
@@ -78,7 +77,6 @@ def with_week(daily: DataFrame) -> DataFrame:
         unique_key(),
         rows_within(0.5, 20.0),
     ],
-    version="1",
 )
 def region_history(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
     """One row per region and day: totals from the first day of the calendar to this one."""

@@ -34,7 +34,6 @@ LANDED = Landing("outage_events", lambda: settings().landing)
     reads={"lines": LANDED},
     rules=[no_nulls("line", "reason")],
     samples={"rejected": "array(concat(source_file, ': ', reason))"},
-    version="1",
     pool="ingestion",
 )
 def rejected_lines(lines: DataFrame) -> DataFrame:
@@ -57,7 +56,6 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
     ],
     samples={"unknown_fields": "map_keys(unknown_fields)"},
     beside=[rejected_lines],
-    version="1",
     pool="ingestion",
 )
 def outage_events(lines: DataFrame) -> DataFrame:

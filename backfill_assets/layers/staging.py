@@ -60,8 +60,6 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
         "unplaced": f"CASE WHEN {PLACED} THEN array() "
         "ELSE array(concat(outage_number, ' began ', coalesce(cast(started_at AS STRING), 'unknown'))) END"
     },
-    # The horizon decides what is counted as unplaced, so it is part of the version.
-    version=f"1/horizon={HORIZON}",
 )
 def outage_updates(events: DataFrame) -> DataFrame:
     """One row per change of an outage, typed; the same change delivered twice is one row."""
@@ -132,7 +130,6 @@ STATE = (
         unique_key(),
         rows_within(0.05, 20.0),
     ],
-    version=f"1/horizon={HORIZON}",
 )
 def outages(updates: DataFrame) -> DataFrame:
     """One row per outage and the day it began: the last state known."""

@@ -1,0 +1,142 @@
+"""Source files as what their names come to: without comments, docstrings, annotations and layout. Nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import symtable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+Place = tuple[str, str]  # a module, and a name in it
+
+ATOMS = (bool, int, float, complex, str, bytes, date, time, timedelta, Decimal, re.Pattern)  # a datetime is a date
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A module without what does not count: each top-level name's text, the names it uses, and where imports lead."""
+
+    texts: dict[str, str]
+    used: dict[str, frozenset[str]]
+    imports: dict[str, Place]
+
+
+@lru_cache(maxsize=256)
+def bare(module: str) -> Bare:
+    """Read a module's file; ValueError where it has none."""
+    path = file_of(module)
+    if path is None:
+        raise ValueError(f"the source of {module} cannot be read; give its tables a version by hand")
+    tree = _Bared().visit(ast.parse(path.read_text()))
+    named = {name: _literal(node) or ast.unparse(node) for node in tree.body for name in _names(node)}
+    used = {name: frozenset(_used(text)) for name, text in named.items()}
+    return Bare(named, used, dict(_imports(tree, module, package=path.name == "__init__.py")))
+
+
+def _literal(node: ast.stmt) -> str:
+    """The value of a constant that is written out; so it reads the same before its module is loaded."""
+    try:
+        return plain(ast.literal_eval(node.value)) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else ""
+    except (ValueError, TypeError):
+        return ""
+
+
+def file_of(module: str) -> Path | None:
+    """Where a module's source is, found without importing anything."""
+    project, *within = module.split(".")
+    try:
+        found = importlib.util.find_spec(project)
+    except (ImportError, ValueError):
+        return None
+    if found is None:
+        return None
+    if not found.submodule_search_locations:
+        return Path(found.origin) if found.origin and not within else None
+    at = Path(found.submodule_search_locations[0]).joinpath(*within)
+    return next((path for path in (at.with_suffix(".py"), at / "__init__.py") if path.is_file()), None)
+
+
+class _Bared(ast.NodeTransformer):
+    """Drops docstrings, annotations, and the `@table(...)` that promises something of a function without changing it."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        node.decorator_list = [d for d in node.decorator_list if not _is_table(d)]
+        return self._without_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._without_docstring(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        return self.generic_visit(node)
+
+
+def _is_table(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return getattr(called, "id", getattr(called, "attr", "")) == "table"
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement at the top of a file defines."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+
+
+def _used(text: str) -> Iterator[str]:
+    """The names from outside that a statement uses; with the attribute where one is asked of a name (`module.name`)."""
+    outside = set(_globals(symtable.symtable(text, "", "exec")))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in outside:
+            yield f"{node.value.id}.{node.attr}"
+    yield from outside
+
+
+def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
+    top = scope.get_type() == "module"
+    yield from (s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global()))
+    for child in scope.get_children():
+        yield from _globals(child)
+
+
+def _imports(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, Place]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (
+                    alias.asname or alias.name.partition(".")[0],
+                    (alias.name if alias.asname else alias.name.partition(".")[0], ""),
+                )
+        elif isinstance(node, ast.ImportFrom):
+            up = module.split(".")[: len(module.split(".")) - node.level + package] if node.level else []
+            origin = ".".join([*up, *([node.module] if node.module else [])])
+            yield from ((alias.asname or alias.name, (origin, alias.name)) for alias in node.names)
+
+
+def plain(value: Any) -> str:
+    """Plain data as text, the same in every process; nothing for anything else."""
+    if isinstance(value, ATOMS):
+        return repr(value)
+    if isinstance(value, dict):
+        pairs = [(plain(k), plain(v)) for k, v in value.items()]
+        return "" if any("" in pair for pair in pairs) else f"{{{', '.join(f'{k}: {v}' for k, v in pairs)}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [plain(each) for each in value]
+        ordered = sorted(items) if isinstance(value, set | frozenset) else items
+        return "" if "" in items else f"{type(value).__name__}({', '.join(ordered)})"
+    return ""
