@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from typing import Any, Protocol
 
 from backfill_assets.code_version import code_version
+from backfill_assets.errors import SourceError
 from backfill_assets.quality.rules import Rule, types_as_declared
 
 
@@ -21,8 +22,8 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
-    def fingerprint(self, day: date) -> str:
-        """What was delivered for `day`, files and contents; SourceError if nothing usable was."""
+    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str | SourceError]:
+        """What was delivered for each of `days`, files and contents; SourceError where that is nothing usable."""
         ...
 
     def read(self, spark: Any, days: Sequence[date]) -> Any:

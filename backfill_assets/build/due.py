@@ -36,17 +36,17 @@ def sort_out(
     already: frozenset[date] = frozenset(),
 ) -> Due:
     """Sort `days`, in order. `already` are days that this run's identity has appended before (append_once)."""
-    due = Due()
+    due, delivered = Due(), delivered_for(table, days)
     for day in sorted(days):
         missing = _missing(table, day, standing, calendar, due.compute)
         if missing:
             due.held[day] = f"needs {', '.join(missing)}, of which there is no accepted build"
             continue
-        try:
-            due.inputs[day] = inputs_of(table, day, standing, calendar)
-        except SourceError as error:
-            due.undelivered[day] = str(error)
+        source = delivered.get(day, {})
+        if isinstance(source, SourceError):
+            due.undelivered[day] = str(source)
             continue
+        due.inputs[day] = source | inputs_of(table, day, standing, calendar)
         if day in already or not (force or _changed(table, day, due, standing)):
             due.up_to_date.append(day)
         else:
@@ -54,12 +54,18 @@ def sort_out(
     return due
 
 
+def delivered_for(table: Table, days: Sequence[date]) -> dict[date, dict[str, str] | SourceError]:
+    """What each of `days` was delivered, as an input of it; nothing for a table without a source."""
+    source = table.source()
+    if source is None:
+        return {}
+    marks = source.fingerprints(days)
+    return {d: m if isinstance(m, SourceError) else {f"{OF_SOURCE}{source.name}@{d}": m} for d, m in marks.items()}
+
+
 def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -> dict[str, str]:
     """What `day` is computed from: `table@day` to fingerprint. Only the parts about `day` of an input with another day."""
     found: dict[str, str] = {}
-    source = table.source()
-    if source:
-        found[f"{OF_SOURCE}{source.name}@{day}"] = source.fingerprint(day)
     for other, window in table.windows():
         for needed in calendar.clip(window.days(day)):
             build = standing.get((other.name, needed))

@@ -93,7 +93,7 @@ class Step:
             own = [d for other, w in self.table.windows() if other is self.table for d in w.days(day)]
             fallen = [d for d in own if d in builds and not builds[d].stands]
             why = f"computed from {fallen[0]}, which failed in this run" if fallen else audited[day].why()
-            inputs = inputs_of(self.table, day, now, self.calendar) if own else due.inputs[day]
+            inputs = due.inputs[day] | (inputs_of(self.table, day, now, self.calendar) if own else {})
             build = replace(
                 _figures(self.order.failed(self.table, day, why), audited[day]), inputs=inputs, input_versions=dict(versions)
             )

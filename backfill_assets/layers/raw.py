@@ -24,7 +24,7 @@ CHANGES = ("I", "U", "D")
 # More unreadable lines than this, and the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05
 
-LANDED = Landing("outage_events", lambda: settings().landing)
+LANDED = Landing("outage_events", lambda: settings().landing, lambda: settings().home / "landed")
 
 
 @table(

@@ -1,5 +1,6 @@
 """Which days are computed, why, and what is waited for. No Spark, no lake: values in, values out."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -19,10 +20,8 @@ CALENDAR = Calendar(day(0), day(9))
 class Delivery:
     name = "lines"
 
-    def fingerprint(self, at: date) -> str:
-        if at == day(9):
-            raise SourceError(f"no source for {at}")
-        return f"lines of {at}"
+    def fingerprints(self, those: Sequence[date]) -> dict[date, str | SourceError]:
+        return {at: SourceError(f"no source for {at}") if at == day(9) else f"lines of {at}" for at in those}
 
     def read(self, spark: Any, those: Any) -> Any: ...
 
