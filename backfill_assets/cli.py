@@ -54,6 +54,23 @@ def demo(
 
 
 @app.command()
+def status(
+    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; the whole calendar if not given.")] = "",
+    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
+    why: Annotated[tuple[str, str] | None, typer.Option(metavar="TABLE DAY", help="Explain one day of one table.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell of every day of every table whether it is up to date, and why not. Starts nothing, changes nothing."""
+    if why:
+        from backfill_assets.commands.explain import run as explain
+
+        _ends_with(explain(*why, as_json=json_))
+    from backfill_assets.commands.status import run
+
+    _ends_with(run(partitions, target, as_json=json_))
+
+
+@app.command()
 def doctor() -> None:
     """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
     from backfill_assets.commands.doctor import run

@@ -4,6 +4,7 @@ BackfillError
 ├── UsageError           the request: change it
 │   └── SettingsError    a setting: change it
 ├── SourceError          the delivery: mend it, then rebuild the day
+│   └── NotDelivered     there is none
 ├── Conflict             someone else wrote meanwhile: run again
 └── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
 
@@ -25,6 +26,10 @@ class SettingsError(UsageError):
 
 class SourceError(BackfillError):
     """A day's delivery is missing, empty or damaged; the day's earlier version stays."""
+
+
+class NotDelivered(SourceError):
+    """Nothing was delivered for a day; the day's earlier version stays."""
 
 
 class Conflict(BackfillError):

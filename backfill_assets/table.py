@@ -26,6 +26,10 @@ class Source(Protocol):
         """What was delivered for each of `days`, files and contents; SourceError where that is nothing usable."""
         ...
 
+    def described(self, day: date) -> list[str]:
+        """Each file of `day`, with its size and contents, in words; SourceError if there is nothing usable."""
+        ...
+
     def read(self, spark: Any, days: Sequence[date]) -> Any:
         """The lines of `days` as a DataFrame with the day they belong to."""
         ...

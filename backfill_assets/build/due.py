@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -12,7 +12,7 @@ from backfill_assets.lake.records import Build
 from backfill_assets.table import Table, Window
 
 Standing = Mapping[tuple[str, date], Build]
-OF_SOURCE = "source:"
+OF_SOURCE, CODE = "source:", "code"
 
 
 @dataclass
@@ -38,7 +38,7 @@ def sort_out(
     """Sort `days`, in order. `already` are days that this run's identity has appended before (append_once)."""
     due, delivered = Due(), delivered_for(table, days)
     for day in sorted(days):
-        missing = _missing(table, day, standing, calendar, due.compute)
+        missing = lacking(table, day, standing, calendar, due.compute)
         if missing:
             due.held[day] = f"needs {', '.join(missing)}, of which there is no accepted build"
             continue
@@ -75,7 +75,9 @@ def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -
     return found
 
 
-def _missing(table: Table, day: date, standing: Standing, calendar: Calendar, computing: Sequence[date]) -> list[str]:
+def lacking(table: Table, day: date, standing: Standing, calendar: Calendar, computing: Collection[date] = ()) -> list[str]:
+    """The inputs that `day` waits for and of which there is no accepted build: `table day`."""
+
     def there(other: Table, needed: date) -> bool:
         return (other.name, needed) in standing or (other is table and needed in computing)
 
@@ -87,9 +89,18 @@ def _missing(table: Table, day: date, standing: Standing, calendar: Calendar, co
     ]
 
 
+def difference(table: Table, last: Build, inputs: Mapping[str, str]) -> str:
+    """What has changed since `last`: `code`, or the first input that is another now; nothing if all is as it was."""
+    if last.code_version != table.version:
+        return CODE
+    if last.inputs == inputs:
+        return ""
+    return min(name for name in {*last.inputs, *inputs} if last.inputs.get(name) != inputs.get(name))
+
+
 def _changed(table: Table, day: date, due: Due, standing: Standing) -> bool:
     last = standing.get((table.name, day))
-    if last is None or last.code_version != table.version or dict(last.inputs) != due.inputs[day]:
+    if last is None or difference(table, last, due.inputs[day]):
         return True
     # A day of itself that is being computed now may come out different; its fingerprint is not known yet.
     return any(needed in due.compute for needed in _own_days(table, day))

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.layers.delivered import Manifest, fault, files_by_day, manifest_at
 
 IN_JAVAS_PATHS = "/=:@!$&'()*+,;~-._"
@@ -40,7 +40,7 @@ class Landing:
 
     def _usable(self, day: date, files: list[Path], seen: Manifest) -> list[Path] | SourceError:
         if not files:
-            return SourceError(f"no source for {day} in {self.root()}")
+            return NotDelivered(f"no source for {day} in {self.root()}")
         facts = {path: seen.facts(path) for path in files}
         if all(each.empty for each in facts.values()):
             return SourceError(f"the source for {day} holds no rows: {', '.join(self.called(f) for f in files)}")
@@ -65,6 +65,11 @@ class Landing:
     def called(self, path: Path) -> str:
         """A file's name as messages and `source_file` give it: relative to the landing area."""
         return path.relative_to(self.root()).as_posix()
+
+    def described(self, day: date) -> list[str]:
+        """The day's files, each with its size in bytes and a hash of its contents."""
+        seen = self._manifest()
+        return [f"{self.called(f)}, {f.stat().st_size} bytes, {seen.facts(f).content[:12]}" for _, f in self._files([day])]
 
     def fingerprints(self, days: Sequence[date]) -> dict[date, str | SourceError]:
         """Of each of `days`, a hash of the names, sizes and contents of its files, or what is wrong with them."""

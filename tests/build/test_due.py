@@ -1,75 +1,16 @@
 """Which days are computed, why, and what is waited for. No Spark, no lake: values in, values out."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
-from typing import Any
 
 import pytest
 
-from backfill_assets.build.due import Due, inputs_of, sort_out
-from backfill_assets.calendar import Calendar
-from backfill_assets.errors import SourceError
-from backfill_assets.lake.records import Build
-from backfill_assets.table import itself, same_day, table, window
+from backfill_assets.build.due import Due, sort_out
+from tests.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.deliveries import day, days
-
-CALENDAR = Calendar(day(0), day(9))
-
-
-class Delivery:
-    name = "lines"
-
-    def fingerprints(self, those: Sequence[date]) -> dict[date, str | SourceError]:
-        return {at: SourceError(f"no source for {at}") if at == day(9) else f"lines of {at}" for at in those}
-
-    def read(self, spark: Any, those: Any) -> Any: ...
-
-    def damaged(self, those: Any) -> Any:
-        return {}
-
-
-@table("raw/a", partition_by="arrival_day", columns="arrival_day DATE", reads={"lines": Delivery()}, version="1")
-def raw(lines): ...
-
-
-@table(
-    "staging/u", partition_by="arrival_day", columns="arrival_day DATE", reads={"events": same_day(raw)},
-    parts_by="outage_day", version="1",
-)  # fmt: skip
-def updates(events): ...
-
-
-@table(
-    "staging/o", partition_by="outage_day", columns="outage_day DATE",
-    reads={"updates": window(updates, first=0, last=4, wait_for=2)}, version="1",
-)  # fmt: skip
-def outages(updates): ...
-
-
-@table(
-    "features/h", partition_by="outage_day", columns="outage_day DATE",
-    reads={"before": itself(back=1), "outages": same_day(outages)}, version="1",
-)  # fmt: skip
-def history(before, outages): ...
-
-
-def built(what, *numbers, **figures):
-    return {
-        (what.name, day(n)): Build(what.name, day(n), "accepted", "r", "1", fingerprint=f"f{n}", **figures) for n in numbers
-    }
 
 
 def asked(what, numbers, standing, *, force=False, already=frozenset()) -> Due:
     return sort_out(what, days(*numbers), standing=standing, calendar=CALENDAR, force=force, already=already)
-
-
-def up_to_date(what, numbers, standing):
-    """`standing` with builds of these days that were made from exactly what stands."""
-    for n in numbers:
-        inputs = inputs_of(what, day(n), standing, CALENDAR)
-        standing = standing | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
-    return standing
 
 
 def test_a_day_without_its_inputs_is_held_back_and_says_what_it_needs():

@@ -1,0 +1,131 @@
+"""The status of every (table, day), and why: from the ledger and what lies in the landing area. No Spark, no Dagster.
+
+A day is up to date exactly when a step that was asked for it would not compute it: both ask `build.due`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+
+from backfill_assets.build.due import CODE, OF_SOURCE, delivered_for, difference, inputs_of, lacking
+from backfill_assets.calendar import Calendar, islands
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.latest import Cell, Latest
+from backfill_assets.lake.records import Build
+from backfill_assets.table import Table
+
+
+class State(StrEnum):
+    """What can be said of a day of a table."""
+
+    UP_TO_DATE = "up to date"
+    MISSING = "missing"
+    CODE_CHANGED = "outdated: code changed"
+    INPUT_CHANGED = "outdated: input changed"
+    SOURCE_CHANGED = "outdated: source files changed"
+    FAILED = "failed"
+    RUNNING = "running"
+    NOT_DUE = "not due yet"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The state of one day of one table, and why, in words; nothing needs saying of a day that is up to date."""
+
+    state: State
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Every day asked for of every table asked for, in their order."""
+
+    tables: Sequence[str]
+    days: Sequence[date]
+    cells: Mapping[Cell, Finding] = field(repr=False)
+
+    def of(self, table: str) -> dict[State, list[date]]:
+        """The days of one table by their state, in the order of `State`."""
+        found: dict[State, list[date]] = {state: [] for state in State}
+        for day in self.days:
+            found[self.cells[table, day].state].append(day)
+        return {state: days for state, days in found.items() if days}
+
+
+def status_of(
+    tables: Sequence[Table],
+    days: Sequence[date],
+    *,
+    latest: Latest,
+    calendar: Calendar,
+    running: Mapping[Cell, str] | None = None,
+) -> Status:
+    """Look at each of `days` of each of `tables`. `running` names the run that is at work on a day."""
+    look, at_work, cells = _Look(latest, calendar), running or {}, dict[Cell, Finding]()
+    for table in tables:
+        delivered = delivered_for(table, days)
+        for day in days:
+            run = at_work.get((table.name, day))
+            cells[table.name, day] = (
+                Finding(State.RUNNING, f"run {run}") if run else look.at(table, day, delivered.get(day, {}))
+            )
+    return Status([table.name for table in tables], list(days), cells)
+
+
+@dataclass
+class _Look:
+    """One look at the record, on one calendar: a growing one stands still meanwhile."""
+
+    latest: Latest
+    calendar: Calendar
+    growing: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.growing = self.calendar.fixed_last is None
+        self.calendar = Calendar(self.calendar.first, self.calendar.last)
+
+    def at(self, table: Table, day: date, source: dict[str, str] | SourceError) -> Finding:
+        cell = (table.name, day)
+        standing, last = self.latest.standing.get(cell), self.latest.last.get(cell)
+        changed, why = self._changed(table, day, standing, source) if standing else ("", "")
+        if standing and not changed:
+            return Finding(State.UP_TO_DATE, why)
+        if last and not last.stands:
+            return Finding(State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})")
+        if standing:
+            return _outdated(table, day, changed, why, standing.code_version)
+        return self._never_built(table, day, source)
+
+    def _changed(self, table: Table, day: date, standing: Build, source: dict[str, str] | SourceError) -> tuple[str, str]:
+        """What has changed since the build that stands, and what to add to that."""
+        if isinstance(source, NotDelivered):  # moved away since: what was built from it stays right
+            changed = CODE if standing.code_version != table.version else ""
+            return changed, f"{source} any more"
+        if isinstance(source, SourceError):
+            return OF_SOURCE, str(source)
+        return difference(table, standing, source | inputs_of(table, day, self.latest.standing, self.calendar)), ""
+
+    def _never_built(self, table: Table, day: date, source: dict[str, str] | SourceError) -> Finding:
+        late = [d for _, window in table.windows() for d in window.needed(day) if d > self.calendar.last]
+        if late and self.growing:
+            return Finding(State.NOT_DUE, f"complete once {max(late)} is in")
+        needs = lacking(table, day, self.latest.standing, self.calendar)
+        said = str(source) if isinstance(source, SourceError) else ""
+        return Finding(State.MISSING, said or (f"needs {', '.join(needs)}" if needs else "never built"))
+
+
+def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> Finding:
+    if changed == CODE:
+        return Finding(State.CODE_CHANGED, f"built by code {before}, which is {table.version} now")
+    if changed.startswith(OF_SOURCE):
+        return Finding(State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built")
+    name, _, of_day = changed.partition("@")
+    return Finding(State.INPUT_CHANGED, f"{name} {of_day} is another than when {day} was built")
+
+
+def ranges(days: Collection[date]) -> str:
+    """Days as people write them: `A..B, C`."""
+    return ", ".join(str(i[0]) if len(i) == 1 else f"{i[0]}..{i[-1]}" for i in islands(days))

@@ -1,0 +1,58 @@
+"""The last builds of every (table, day), read in bulk and changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+
+import pyarrow as pa
+
+from backfill_assets.lake.ledger import Ledger, committed_builds, opened, version_of
+from backfill_assets.lake.records import Build, from_arrow
+
+Cell = tuple[str, date]
+# Figures and verdicts stay where they are: reading them would take most of the time, and only one day's are ever asked for.
+WHAT_STATUS_NEEDS = (
+    "table", "day", "outcome", "run", "code_version", "fingerprint", "parts", "inputs", "delta_version", "seconds", "rows",
+    "identity", "plan", "message", "at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Of each cell, the last build, and the last one whose rows stand in the table."""
+
+    last: dict[Cell, Build] = field(default_factory=dict)
+    standing: dict[Cell, Build] = field(default_factory=dict)
+
+    def add(self, builds: Iterable[Build]) -> None:
+        for build in builds:
+            self.last[build.table, build.day] = build
+            if build.stands:
+                self.standing[build.table, build.day] = build
+
+
+def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
+    """As the ledger and the tables' own commits tell: what a crash left out of the ledger is seen, and not yet mended."""
+    found, recorded = Latest(), dict.fromkeys(tables, -1)
+    table = opened(ledger.path)
+    if table is not None:
+        rows = table.to_pyarrow_table(columns=list(WHAT_STATUS_NEEDS), filters=[("table", "in", sorted(tables))]).sort_by("at")
+        for name, version in zip(*(rows[c].to_pylist() for c in ("table", "delta_version")), strict=True):
+            recorded[name] = max(recorded[name], version)
+        found.add(from_arrow(rows.take(_last_rows(rows))))
+    for name, version in recorded.items():
+        path = f"{ledger.root}/{name}"
+        if version_of(path) > version:
+            found.add(committed_builds(path, after=version))
+    return found
+
+
+def _last_rows(rows: pa.Table) -> list[int]:
+    """Where the last build of each cell is, and the last that stands; in order of time."""
+    last: dict[tuple[Cell, bool], int] = {}
+    columns = (rows[name].to_pylist() for name in ("table", "day", "outcome"))
+    for number, (table, day, outcome) in enumerate(zip(*columns, strict=True)):
+        last[(table, day), outcome == "failed"] = number
+    return sorted(last.values())

@@ -1,0 +1,106 @@
+"""`backfill status` on a lake that has a record and no tables, and the sample as its landing area. No Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from backfill_assets.build.due import delivered_for
+from backfill_assets.cli import app
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.records import Build
+from backfill_assets.layers.raw import rejected_lines
+from tests.conftest import SAMPLE
+from tests.deliveries import day, days
+from tests.test_cli import backfill
+
+NAME = rejected_lines.name
+CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
+    home = tmp_path_factory.mktemp("home")
+    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2))
+    first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, inputs=inputs[day(0)], delta_version=0)
+    other = dict.fromkeys(inputs[day(1)], "of other files")
+    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, inputs=other, delta_version=0)
+    third = Build(
+        NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
+    )
+    Ledger(str(home / "lake")).append([first, second, third])
+    return home
+
+
+def asked(*arguments: str, home: Path) -> Result:
+    return CliRunner().invoke(app, ["status", *arguments], env=CALENDAR | {"BACKFILL_HOME": str(home)})
+
+
+def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
+    done = backfill("status", "--target", NAME, home=home, BACKFILL_LANDING=str(SAMPLE), **CALENDAR)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "raw/rejected_lines  1 up to date, 1 missing, 1 outdated: source files changed, 1 failed",
+        "  2019-08               =sX.",
+        "  missing: 2019-08-18",
+        "    never built",
+        "  outdated: source files changed: 2019-08-16",
+        "    other files, or other contents, than when 2019-08-16 was built",
+        "  failed: 2019-08-17",
+        "    no_nulls_line: 3 rows (run run-2)",
+        "= up to date  . missing  s outdated: source files changed  X failed",
+    ]
+
+
+def test_machines_get_every_day_of_every_table(home):
+    done = asked("--json", "--partitions", "2019-08-15,2019-08-18", home=home)
+    told = json.loads(done.stdout)["tables"]
+    assert len(told) == 6
+    assert {day: cell["state"] for day, cell in told[NAME].items()} == {"2019-08-15": "up to date", "2019-08-18": "missing"}
+    assert told["raw/outage_events"]["2019-08-18"] == {"state": "missing", "why": "needs raw/rejected_lines 2019-08-18"}
+
+
+def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(home):
+    done = asked("--why", NAME, "2019-08-15", home=home)
+    size = (SAMPLE / "outage_events/year=2019/month=08/day=15/events.jsonl.gz").stat().st_size
+    assert f"outage_events/year=2019/month=08/day=15/events.jsonl.gz, {size} bytes, " in done.stdout
+    assert "accepted: 7 rows, commit 0 of the table" in done.stdout
+    assert "run run-1" in done.stdout
+    assert "from outage_events 2019-08-15: " in done.stdout
+
+
+def test_a_refused_day_is_explained_by_what_refused_it(home):
+    told = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
+    assert (told["state"], told["builds"][0]["message"], told["builds"][0]["who"]) == ("failed", "no_nulls_line: 3 rows", "ann")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--target", "raw/nothing"], "There is no table raw/nothing. Nothing was started. The tables are raw/rejected_lines,"),
+        (["--partitions", "2019-08-19"], "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18."),
+        (["--partitions", "2019-08-17..2019-08-16"], "The range 2019-08-17..2019-08-16 is reversed"),
+        (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
+        (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
+    ],
+    ids=["an unknown table", "a day outside", "a reversed range", "no day", "an unknown table to explain"],
+)
+def test_what_is_not_there_is_refused_and_what_is_there_named(home, arguments, said):
+    error = asked(*arguments, home=home).exception
+    assert isinstance(error, UsageError)
+    assert said in str(error)
+
+
+def test_looking_leaves_the_lake_as_it_was(home):
+    def lake() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in (home / "lake").rglob("*")}
+
+    before = lake()
+    assert asked(home=home).exit_code == 0
+    assert lake() == before
