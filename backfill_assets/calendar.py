@@ -37,7 +37,8 @@ class Calendar:
 
     def clip(self, days: Iterable[date]) -> list[date]:
         """Those of `days` that exist, in their order."""
-        return [day for day in days if day in self]
+        first, last = self.first, self.last
+        return [day for day in days if first <= day <= last]
 
     def select(self, text: str) -> list[date]:
         """The days that `text` names: `A`, `A..B`, `A,B,C..D` or `last 7`.

@@ -52,7 +52,8 @@ class Window:
     wait_for: int = 0
 
     def days(self, day: date) -> list[date]:
-        return [day + timedelta(days=n) for n in range(self.first, self.last + 1)]
+        first = day.toordinal() + self.first
+        return [date.fromordinal(n) for n in range(first, first + self.last - self.first + 1)]
 
     def needed(self, day: date) -> list[date]:
         return [day + timedelta(days=n) for n in range(self.first, min(self.last, self.wait_for) + 1)]

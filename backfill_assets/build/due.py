@@ -66,12 +66,14 @@ def delivered_for(table: Table, days: Sequence[date]) -> dict[date, dict[str, st
 def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -> dict[str, str]:
     """What `day` is computed from: `table@day` to fingerprint. Only the parts about `day` of an input with another day."""
     found: dict[str, str] = {}
+    about = day.isoformat()
     for other, window in table.windows():
+        name, by_part = other.name, table.matches_by_part(other)
         for needed in calendar.clip(window.days(day)):
-            build = standing.get((other.name, needed))
-            mark = build and (build.parts.get(str(day)) if table.matches_by_part(other) else build.fingerprint)
+            build = standing.get((name, needed))
+            mark = build and (build.parts.get(about) if by_part else build.fingerprint)
             if mark:
-                found[f"{other.name}@{needed}"] = mark
+                found[f"{name}@{needed.isoformat()}"] = mark
     return found
 
 

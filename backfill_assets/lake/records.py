@@ -77,4 +77,8 @@ def to_arrow(builds: Sequence[Build]) -> pa.Table:
 
 
 def from_arrow(table: pa.Table) -> list[Build]:
-    return [Build(**row | {n: json.loads(row[n]) for n in NESTED if n in row}) for row in table.to_pylist()]
+    # By way of pandas, whose conversion to Python values is several times faster than Arrow's own.
+    columns = {n: table[n].to_pandas(date_as_object=True, timestamp_as_object=True).tolist() for n in table.column_names}
+    for name in (n for n in NESTED if n in columns):
+        columns[name] = json.loads(f"[{','.join(columns[name])}]")  # one call for all is twice as fast
+    return [Build(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
