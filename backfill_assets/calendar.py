@@ -95,3 +95,8 @@ def islands(days: Iterable[date]) -> list[list[date]]:
         else:
             cut.append([day])
     return cut
+
+
+def ranges(days: Iterable[date]) -> str:
+    """Days as people write them: `A..B, C`."""
+    return ", ".join(str(i[0]) if len(i) == 1 else f"{i[0]}..{i[-1]}" for i in islands(days))

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from backfill_assets.calendar import Calendar, islands
+from backfill_assets.calendar import Calendar, islands, ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slices import condition
 from tests.deliveries import day, days
@@ -94,3 +94,7 @@ def test_islands_are_cut_where_a_day_is_missing():
 )
 def test_a_slice_is_exactly_its_days(those, sql):
     assert condition("d", those) == sql
+
+
+def test_days_are_written_as_ranges():
+    assert ranges(days(4, 0, 1, 2)) == "2019-08-15..2019-08-17, 2019-08-19"

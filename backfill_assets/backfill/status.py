@@ -5,13 +5,13 @@ A day is up to date exactly when a step that was asked for it would not compute 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
 from backfill_assets.build.due import CODE, OF_SOURCE, delivered_for, difference, inputs_of, lacking
-from backfill_assets.calendar import Calendar, islands
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Cell, Latest
 from backfill_assets.lake.records import Build
@@ -114,7 +114,7 @@ class _Look:
             return Finding(State.NOT_DUE, f"complete once {max(late)} is in")
         needs = lacking(table, day, self.latest.standing, self.calendar)
         said = str(source) if isinstance(source, SourceError) else ""
-        return Finding(State.MISSING, said or (f"needs {', '.join(needs)}" if needs else "never built"))
+        return Finding(State.MISSING, said or (f"needs {needs}" if needs else "never built"))
 
 
 def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> Finding:
@@ -124,8 +124,3 @@ def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> F
         return Finding(State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built")
     name, _, of_day = changed.partition("@")
     return Finding(State.INPUT_CHANGED, f"{name} {of_day} is another than when {day} was built")
-
-
-def ranges(days: Collection[date]) -> str:
-    """Days as people write them: `A..B, C`."""
-    return ", ".join(str(i[0]) if len(i) == 1 else f"{i[0]}..{i[-1]}" for i in islands(days))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.records import Build
 from backfill_assets.table import Table, Window
@@ -40,7 +40,7 @@ def sort_out(
     for day in sorted(days):
         missing = lacking(table, day, standing, calendar, due.compute)
         if missing:
-            due.held[day] = f"needs {', '.join(missing)}, of which there is no accepted build"
+            due.held[day] = f"needs {missing}, of which there is no accepted build"
             continue
         source = delivered.get(day, {})
         if isinstance(source, SourceError):
@@ -77,18 +77,17 @@ def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -
     return found
 
 
-def lacking(table: Table, day: date, standing: Standing, calendar: Calendar, computing: Collection[date] = ()) -> list[str]:
-    """The inputs that `day` waits for and of which there is no accepted build: `table day`."""
+def lacking(table: Table, day: date, standing: Standing, calendar: Calendar, computing: Collection[date] = ()) -> str:
+    """The inputs that `day` waits for and of which there is no accepted build, in words; nothing if all are there."""
 
     def there(other: Table, needed: date) -> bool:
         return (other.name, needed) in standing or (other is table and needed in computing)
 
-    return [
-        f"{other.name} {needed}"
-        for other, window in table.windows()
-        for needed in calendar.clip(window.needed(day))
-        if not there(other, needed)
-    ]
+    told = []
+    for other, window in table.windows():
+        days = [needed for needed in calendar.clip(window.needed(day)) if not there(other, needed)]
+        told += [f"{other.name} {ranges(days)}"] if days else []
+    return ", ".join(told)
 
 
 def difference(table: Table, last: Build, inputs: Mapping[str, str]) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import chain
 
 from rich.console import Console
 from rich.text import Text
 
-from backfill_assets.backfill.status import Finding, State, Status, ranges, status_of
+from backfill_assets.backfill.status import Finding, State, Status, status_of
+from backfill_assets.calendar import ranges
 from backfill_assets.commands.tables import terminal
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.latest import Latest, latest
@@ -29,7 +32,7 @@ SHOWN = {
     State.RUNNING: (">", "cyan"),
     State.NOT_DUE: ("-", "dim"),
 }
-REASONS_SHOWN = 3
+DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
 def run(days: str, target: str, *, as_json: bool) -> int:
@@ -75,8 +78,8 @@ def show(console: Console, status: Status) -> None:
         used |= found.keys()
         counts = ", ".join(f"{len(days)} {state}" for state, days in found.items())
         console.print(Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold"))
-        for month in _months(status.days):
-            console.print(_strip(month, [status.cells[name, day] for day in month]))
+        for days, cells in _folded(_months(status.days), {day: status.cells[name, day] for day in status.days}):
+            console.print(_strip(days, cells))
         for state, days in found.items():
             if state != State.UP_TO_DATE:
                 _tell(console, name, state, days, status)
@@ -90,7 +93,23 @@ def _months(days: Sequence[date]) -> list[list[date]]:
     return list(months.values())
 
 
+def _folded(months: list[list[date]], cells: Mapping[date, Finding]) -> list[tuple[list[date], list[Finding]]]:
+    """Months as they are; three and more in a row in which all days are alike as one."""
+    runs: list[list[list[date]]] = []
+    for month in months:
+        alike = {cells[day].state for day in month}
+        if runs and len(alike) == 1 and alike == {cells[day].state for each in runs[-1] for day in each}:
+            runs[-1].append(month)
+        else:
+            runs.append([month])
+    lines = [[list(chain(*run))] if len(run) > 2 else run for run in runs]
+    return [(days, [cells[day] for day in days]) for line in lines for days in line]
+
+
 def _strip(days: Sequence[date], cells: Sequence[Finding]) -> Text:
+    if (days[0].year, days[0].month) != (days[-1].year, days[-1].month):
+        letter, style = SHOWN[cells[0].state]
+        return Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ").append(f"{letter} {len(days)} days", style)
     text = Text(f"  {days[0]:%Y-%m} " + " " * (days[0].day - 1))
     for n, (day, cell) in enumerate(zip(days, cells, strict=True)):
         gap = (day - days[n - 1]).days - 1 if n else 0
@@ -99,11 +118,12 @@ def _strip(days: Sequence[date], cells: Sequence[Finding]) -> Text:
 
 
 def _tell(console: Console, name: str, state: State, days: list[date], status: Status) -> None:
+    """The days of one state, and why: reasons that differ in nothing but days are told once."""
     reasons: dict[str, list[date]] = {}
     for day in days:
-        reasons.setdefault(status.cells[name, day].why, []).append(day)
+        reasons.setdefault(DAYS.sub("", status.cells[name, day].why), []).append(day)
     console.print(f"  {state}: {ranges(days)}")
-    for reason, of in list(reasons.items())[:REASONS_SHOWN]:
-        console.print(f"    {ranges(of)}: {reason}" if len(reasons) > 1 else f"    {reason}")
-    if len(reasons) > REASONS_SHOWN:
-        console.print(f"    and {len(reasons) - REASONS_SHOWN} more reasons: backfill status --why {name} DAY")
+    for of in reasons.values():
+        which = ranges(of) + ": " if len(reasons) > 1 else ""
+        example = f"{of[0]}: " if len(of) > 1 and len({status.cells[name, day].why for day in of}) > 1 else ""
+        console.print(f"    {which}{'for example ' + example if example else ''}{status.cells[name, of[0]].why}")

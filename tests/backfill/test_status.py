@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.backfill.status import Finding, State, ranges, status_of
+from backfill_assets.backfill.status import Finding, State, status_of
 from backfill_assets.build.due import OF_SOURCE, sort_out
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SourceError
@@ -107,10 +107,6 @@ def test_days_are_gathered_by_state_in_order():
     expected = {State.UP_TO_DATE: days(1, 2), State.MISSING: days(3), State.SOURCE_CHANGED: days(5)}
     assert status.of(raw.name) == expected
     assert list(status.of(raw.name)) == list(expected)
-
-
-def test_days_are_written_as_ranges():
-    assert ranges([*days(0, 1, 2), day(4)]) == "2019-08-15..2019-08-17, 2019-08-19"
 
 
 marks = st.sampled_from(["p", "q"])

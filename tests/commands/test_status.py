@@ -38,8 +38,9 @@ def home(tmp_path_factory) -> Path:
     return home
 
 
-def asked(*arguments: str, home: Path) -> Result:
-    return CliRunner().invoke(app, ["status", *arguments], env=CALENDAR | {"BACKFILL_HOME": str(home)})
+def asked(*arguments: str, home: Path, last: str = "2019-08-18") -> Result:
+    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": last}
+    return CliRunner().invoke(app, ["status", *arguments], env=env)
 
 
 def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
@@ -50,6 +51,25 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
         "  2019-08               =sX.",
         "  missing: 2019-08-18",
         "    never built",
+        "  outdated: source files changed: 2019-08-16",
+        "    other files, or other contents, than when 2019-08-16 was built",
+        "  failed: 2019-08-17",
+        "    no_nulls_line: 3 rows (run run-2)",
+        "= up to date  . missing  s outdated: source files changed  X failed",
+    ]
+
+
+def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_only_in_days(home):
+    told = CliRunner().invoke(
+        app, ["status", "--target", NAME], env={"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": "2020-03-31"}
+    )
+    assert told.stdout.splitlines() == [
+        "raw/rejected_lines  1 up to date, 227 missing, 1 outdated: source files changed, 1 failed",
+        "  2019-08               =sX..............",
+        "  2019-09 to 2020-03 . 213 days",
+        "  missing: 2019-08-18..2020-03-31",
+        "    2019-08-18..2019-10-13: never built",
+        f"    2019-10-14..2020-03-31: for example 2019-10-14: no source for 2019-10-14 in {SAMPLE}",
         "  outdated: source files changed: 2019-08-16",
         "    other files, or other contents, than when 2019-08-16 was built",
         "  failed: 2019-08-17",
