@@ -27,6 +27,7 @@ os.environ |= {
 
 from collections.abc import Callable, Iterator  # noqa: E402
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 from filelock import FileLock  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
@@ -37,6 +38,10 @@ from backfill_assets.lake.store import Lake  # noqa: E402
 from backfill_assets.settings import settings  # noqa: E402
 from tests.deliveries import arriving, day  # noqa: E402
 from tests.world import EIGHT, FOUR, World  # noqa: E402
+
+# An example takes as long as a busy machine makes it; one that fails is printed so that it can be tried again.
+hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("here")
 
 
 @pytest.fixture(scope="session")

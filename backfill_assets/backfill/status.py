@@ -33,10 +33,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of one day of one table, and why, in words; nothing needs saying of a day that is up to date."""
+    """The state of one day of one table, and why, in words; nothing needs saying of a day that is up to date.
+
+    `stands`: some accepted build of it is in the table. `undelivered`: its source is not there, or cannot be used.
+    """
 
     state: State
     why: str = ""
+    stands: bool = field(default=False, compare=False)
+    undelivered: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -68,10 +73,9 @@ def status_of(
     for table in tables:
         delivered = delivered_for(table, days)
         for day in days:
-            run = at_work.get((table.name, day))
-            cells[table.name, day] = (
-                Finding(State.RUNNING, f"run {run}") if run else look.at(table, day, delivered.get(day, {}))
-            )
+            cell, source = (table.name, day), delivered.get(day, {})
+            state, why = (State.RUNNING, f"run {at_work[cell]}") if cell in at_work else look.at(table, day, source)
+            cells[cell] = Finding(state, why, cell in latest.standing, isinstance(source, SourceError))
     return Status([table.name for table in tables], list(days), cells)
 
 
@@ -87,14 +91,14 @@ class _Look:
         self.growing = self.calendar.fixed_last is None
         self.calendar = Calendar(self.calendar.first, self.calendar.last)
 
-    def at(self, table: Table, day: date, source: dict[str, str] | SourceError) -> Finding:
+    def at(self, table: Table, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
         cell = (table.name, day)
         standing, last = self.latest.standing.get(cell), self.latest.last.get(cell)
         changed, why = self._changed(table, day, standing, source) if standing else ("", "")
         if standing and not changed:
-            return Finding(State.UP_TO_DATE, why)
+            return State.UP_TO_DATE, why
         if last and not last.stands:
-            return Finding(State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})")
+            return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
         if standing:
             return _outdated(table, day, changed, why, standing.code_version)
         return self._never_built(table, day, source)
@@ -108,19 +112,19 @@ class _Look:
             return OF_SOURCE, str(source)
         return difference(table, standing, source | inputs_of(table, day, self.latest.standing, self.calendar)), ""
 
-    def _never_built(self, table: Table, day: date, source: dict[str, str] | SourceError) -> Finding:
+    def _never_built(self, table: Table, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
         late = [d for _, window in table.windows() for d in window.needed(day) if d > self.calendar.last]
         if late and self.growing:
-            return Finding(State.NOT_DUE, f"complete once {max(late)} is in")
+            return State.NOT_DUE, f"complete once {max(late)} is in"
         needs = lacking(table, day, self.latest.standing, self.calendar)
         said = str(source) if isinstance(source, SourceError) else ""
-        return Finding(State.MISSING, said or (f"needs {needs}" if needs else "never built"))
+        return State.MISSING, said or (f"needs {needs}" if needs else "never built")
 
 
-def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> Finding:
+def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> tuple[State, str]:
     if changed == CODE:
-        return Finding(State.CODE_CHANGED, f"built by code {before}, which is {table.version} now")
+        return State.CODE_CHANGED, f"built by code {before}, which is {table.version} now"
     if changed.startswith(OF_SOURCE):
-        return Finding(State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built")
+        return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
     name, _, of_day = changed.partition("@")
-    return Finding(State.INPUT_CHANGED, f"{name} {of_day} is another than when {day} was built")
+    return State.INPUT_CHANGED, f"{name} {of_day} is another than when {day} was built"

@@ -56,7 +56,7 @@ appended = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["accepted", "u
 
 
 @given(appended)
-@settings(max_examples=20, deadline=None)  # each example writes files
+@settings(max_examples=20)  # each writes files
 def test_it_is_what_reading_every_build_in_order_gives(tmp_path_factory, history):
     ledger, last = Ledger(str(tmp_path_factory.mktemp("ledger"))), dict[date, Build]()
     for minutes, (number, outcome) in enumerate(history):

@@ -1,0 +1,76 @@
+"""Random tables and what is known of their days, for tests of plans; and the plain rules they are held against."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from hypothesis import strategies as st
+
+from backfill_assets.backfill.choose import Graph, Wish
+from backfill_assets.backfill.status import Finding, State
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.latest import Cell
+from backfill_assets.table import SliceDays, Table, Window
+from tests.deliveries import day
+
+LENGTH = 8
+CALENDAR = Calendar(day(0), day(LENGTH - 1))
+STATES = [state for state in State if state not in (State.UP_TO_DATE, State.RUNNING)]
+
+
+@st.composite
+def windows(draw, table):
+    first = draw(st.integers(-3, 2))
+    last = draw(st.integers(first, 3))
+    return Window(table, first, last, draw(st.integers(first, last)))
+
+
+@st.composite
+def graphs(draw) -> Graph:
+    tables: list[Table] = []
+    for number in range(draw(st.integers(1, 5))):
+        reads: dict[str, Window | SliceDays] = {"days": SliceDays()}
+        for other in draw(st.lists(st.sampled_from(tables), max_size=2, unique_by=lambda t: t.name)) if tables else []:
+            reads[other.name] = draw(windows(other))
+        if draw(st.booleans()):
+            back = draw(st.integers(1, 2))
+            reads["before"] = Window(None, -back, -back, -back)
+        name = f"layer/t{number}"
+        tables.append(Table(name, lambda: None, "day", "day DATE", reads, (), "1"))
+    return Graph(tables, CALENDAR)
+
+
+@st.composite
+def known(draw, graph: Graph) -> dict[Cell, Finding]:
+    """A status of every cell; those that are up to date or outdated stand, the others may."""
+    cells = {}
+    for table in graph.tables:
+        for at in CALENDAR.days():
+            state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *STATES]))
+            stands = state not in (State.MISSING, State.NOT_DUE) and (state != State.FAILED or draw(st.booleans()))
+            undelivered = not stands and draw(st.integers(0, 5)) == 0
+            cells[table.name, at] = Finding(state, "no source" if undelivered else "", stands, undelivered)
+    return cells
+
+
+@st.composite
+def wishes(draw, graph: Graph) -> Wish:
+    names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
+    days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
+    only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
+    return Wish(names, days, frozenset(only), *(draw(st.booleans()) for _ in range(3)))
+
+
+def reads(graph: Graph, cell: Cell, other: Cell, *, needed: bool = False) -> bool:
+    """Whether `cell` reads `other` (or cannot be built without it), by the window's own words."""
+    table = next(t for t in graph.tables if t.name == cell[0])
+    for input_table, w in table.windows():
+        if input_table.name == other[0]:
+            away = (other[1] - cell[1]).days
+            if w.first <= away <= (min(w.last, w.wait_for) if needed else w.last):
+                return True
+    return False
+
+
+def every(graph: Graph) -> list[tuple[str, date]]:
+    return [(table.name, at) for table in graph.tables for at in CALENDAR.days()]
