@@ -1,6 +1,7 @@
 """`backfill`: arguments in, exit code out. What a verb needs is imported when it is asked for, so that help is instant.
 
-Exit codes: 0 everything done, 1 partly or not done, 2 wrong usage, 3 a service is missing or nothing could be launched.
+Exit codes: 0 everything done, 1 partly or not done, 2 wrong usage, 3 a service is missing or nothing could be launched,
+4 stopped by a guard.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from backfill_assets.errors import BackfillError, ServiceUnavailable, UsageError
+from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
 
-DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE = 0, 1, 2, 3
+DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE, STOPPED = 0, 1, 2, 3, 4
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,6 +72,38 @@ def status(
 
 
 @app.command()
+def plan(
+    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C, `last 7`, or a file of them.")] = "",
+    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
+    only: Annotated[str, typer.Option(help="Days in these states only: missing, failed, outdated.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Days that are up to date too.")] = False,
+    upstream: Annotated[bool, typer.Option("--upstream", help="And what these days need and lack.")] = False,
+    downstream: Annotated[bool, typer.Option("--downstream", help="And what is made from these days.")] = False,
+    order: Annotated[Literal["asc", "desc"], typer.Option(help="Oldest days first, or newest.")] = "asc",
+    days_per_run: Annotated[int | None, typer.Option(min=1, help="The most days launched together.")] = None,
+    max_parallel: Annotated[int, typer.Option(min=1, help="The most chunks at work at once.")] = 1,
+    write_mode: Annotated[
+        Literal["overwrite", "merge"], typer.Option(help="Replace the days, or update them by key.")
+    ] = "overwrite",
+    canary: Annotated[int, typer.Option(min=0, help="So many days first, judged before the rest is started.")] = 2,
+    budget: Annotated[str, typer.Option(help="Start nothing new after this: 30m, 2h.")] = "",
+    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A Spark setting for this plan only.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; kept with every day that is built.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="It is meant, however many days it is.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell what a rebuild would build, why, in which order and how long it takes, and keep it as a plan. Starts nothing."""
+    from backfill_assets.commands.flags import how
+    from backfill_assets.commands.plan import run
+
+    asked = how(
+        force=force, order=order, days_per_run=days_per_run, max_parallel=max_parallel, write_mode=write_mode, canary=canary,
+        budget=budget, spark_conf=spark_conf or [], reason=reason,
+    )  # fmt: skip
+    _ends_with(run(partitions, target, only=only, upstream=upstream, downstream=downstream, how=asked, yes=yes, as_json=json_))
+
+
+@app.command()
 def doctor() -> None:
     """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
     from backfill_assets.commands.doctor import run
@@ -95,6 +128,8 @@ def exit_codes() -> Iterator[None]:
 def code_of(error: BackfillError) -> int:
     if isinstance(error, UsageError):
         return WRONG_USAGE
+    if isinstance(error, Guarded):
+        return STOPPED
     return UNAVAILABLE if isinstance(error, ServiceUnavailable) else PARTIAL
 
 

@@ -3,6 +3,7 @@
 BackfillError
 ├── UsageError           the request: change it
 │   └── SettingsError    a setting: change it
+├── Guarded              a guard set for this lake: change the request, or say that it is meant
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
 ├── Conflict             someone else wrote meanwhile: run again
@@ -22,6 +23,10 @@ class UsageError(BackfillError):
 
 class SettingsError(UsageError):
     """A setting has a value that is not allowed; nothing was started."""
+
+
+class Guarded(BackfillError):
+    """A guard refuses what was asked for; nothing was started."""
 
 
 class SourceError(BackfillError):

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import SettingsError
+from backfill_assets.errors import SettingsError, UsageError
 
 PROJECT = Path(__file__).resolve().parent.parent
 SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY = date(2019, 8, 15), date(2019, 10, 13)
@@ -35,6 +35,9 @@ EXAMPLES = {
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
     "nightly_cron": "30 1 * * *",
+    "protected_days": "2019-01-01..2019-06-30,2019-12-31",
+    "ask_above_days": "100",
+    "price_per_hour": "0.35",
 }
 
 
@@ -59,6 +62,13 @@ class Settings(BaseSettings):
     dagster_url: str = Field(default="http://127.0.0.1:3000", pattern=r"^https?://.+")
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
     nightly_cron: str = Field(default="30 1 * * *", pattern=r"^\S+( \S+){4}$")
+
+    # Days that no plan may rebuild: closed books, days somebody signed.
+    protected_days: str = ""
+    # About a quarter of data: more than that is seldom rebuilt by mistake, and seldom without thinking.
+    ask_above_days: int = Field(default=100, ge=0)
+    # What an hour of this machine or cluster costs, in whatever money; a plan then says what it will cost.
+    price_per_hour: float | None = Field(default=None, ge=0)
 
     @field_validator("spark_jars", mode="before")
     @classmethod
@@ -94,7 +104,17 @@ class Settings(BaseSettings):
             raise ValueError("BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one")
         if self.horizon_days < self.watermark_days:
             raise ValueError("BACKFILL_HORIZON_DAYS must be at least BACKFILL_WATERMARK_DAYS")
+        try:
+            self.protected()
+        except UsageError as error:
+            raise ValueError(
+                f"BACKFILL_PROTECTED_DAYS={self.protected_days!r} is not allowed: {str(error).split('. ')[0]}"
+            ) from None
         return self
+
+    def protected(self) -> list[date]:
+        """The days that no plan may rebuild, on the calendar or off it."""
+        return Calendar(date.min, date.max).select(self.protected_days) if self.protected_days else []
 
     @property
     def calendar(self) -> Calendar:
