@@ -78,6 +78,10 @@ class _Bared(ast.NodeTransformer):
         node.annotation = None
         return node
 
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
     def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]

@@ -76,7 +76,7 @@ def plan(
     partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C, `last 7`, or a file of them.")] = "",
     target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
     only: Annotated[str, typer.Option(help="Days in these states only: missing, failed, outdated.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Days that are up to date too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Days that are up to date too; with --only, just those.")] = False,
     upstream: Annotated[bool, typer.Option("--upstream", help="And what these days need and lack.")] = False,
     downstream: Annotated[bool, typer.Option("--downstream", help="And what is made from these days.")] = False,
     order: Annotated[Literal["asc", "desc"], typer.Option(help="Oldest days first, or newest.")] = "asc",

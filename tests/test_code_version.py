@@ -42,7 +42,8 @@ DEEPER = """
 STEPS = 3
 
 def rounded(rows, steps=STEPS):
-    return [inner(r) for r in rows]
+    kept: list = [inner(r) for r in rows]
+    return kept
 
 def inner(row):
     return row + STEPS
@@ -100,6 +101,7 @@ NO_CHANGES = {
     "its docstring": ("features", "A promise.", "Another promise."),
     "the docstring of its module": ("features", "What models read.", "More."),
     "an annotation": ("features", "rows: int", "rows: float"),
+    "the annotation of a variable": ("deeper", "kept: list =", "kept: set ="),
     "layout": (
         "features",
         'helper(F.lit(WEEK)) + whole(rows) + words.shout("a")',

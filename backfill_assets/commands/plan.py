@@ -33,7 +33,7 @@ def run(days: str, target: str, *, only: str, upstream: bool, downstream: bool, 
         [table.name for table in (named(target) if target else TABLES)],
         calendar.select(_text_of(days)),
         _kinds(only),
-        how.force,
+        how.force and not only,  # with states named, the days are those; they are computed even if nothing has changed
         upstream,
         downstream,
     )

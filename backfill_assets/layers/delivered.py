@@ -68,7 +68,7 @@ def _parts(folder: os.DirEntry[str], kind: str) -> Iterator[os.DirEntry[str]]:
 
 def _below(folder: os.DirEntry[str]) -> Iterator[Path]:
     for entry in _shown(folder):
-        if entry.is_dir():
+        if entry.is_dir(follow_symlinks=False):  # a link to a folder could lead back to this one
             yield from _below(entry)
         elif entry.is_file():
             yield Path(entry)

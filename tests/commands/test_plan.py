@@ -46,6 +46,12 @@ def test_upstream_brings_what_is_needed_and_lacking(tmp_path):
     }  # fmt: skip
 
 
+def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
+    arguments = ["--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--force"]
+    assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
+    assert isinstance(asked(*arguments, "--only", "failed", home=tmp_path).exception, UsageError)
+
+
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
     ids = {json.loads(asked("--partitions", "last 10", "--json", home=tmp_path).stdout)["id"] for _ in range(2)}
     kept = [str(path.relative_to(tmp_path / "lake")) for path in (tmp_path / "lake").rglob("*") if path.is_file()]

@@ -64,6 +64,12 @@ def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
     assert [len(files) for files in found.values()] == [5, 1, 0]
 
 
+def test_a_link_that_leads_back_is_not_followed(tmp_path):
+    file = put(tmp_path, BELONGS["a folder named for the day"])
+    (file.parent / "again").symlink_to(file.parent)
+    assert files_by_day(tmp_path, [day(0)]) == {day(0): [file]}
+
+
 def test_a_landing_area_that_is_not_there_holds_nothing(tmp_path):
     assert files_by_day(tmp_path / "nowhere", [day(0)]) == {day(0): []}
 
