@@ -86,6 +86,12 @@ def between(first: date, last: date) -> Iterable[date]:
     return (first + timedelta(days=n) for n in range((last - first).days + 1))
 
 
+def around(day: date, first: int, last: int) -> list[date]:
+    """The days from `first` to `last` days after `day`; before it, where they are negative."""
+    here = day.toordinal()
+    return [date.fromordinal(n) for n in range(here + first, here + last + 1)]
+
+
 def islands(days: Iterable[date]) -> list[list[date]]:
     """`days` in order, cut where one does not follow the one before."""
     cut: list[list[date]] = []

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
+from functools import cached_property
 from typing import Any, Protocol
 
+from backfill_assets.calendar import around
 from backfill_assets.code_version import code_version
 from backfill_assets.errors import SourceError
 from backfill_assets.quality.rules import Rule, types_as_declared
@@ -52,11 +54,10 @@ class Window:
     wait_for: int = 0
 
     def days(self, day: date) -> list[date]:
-        first = day.toordinal() + self.first
-        return [date.fromordinal(n) for n in range(first, first + self.last - self.first + 1)]
+        return around(day, self.first, self.last)
 
     def needed(self, day: date) -> list[date]:
-        return [day + timedelta(days=n) for n in range(self.first, min(self.last, self.wait_for) + 1)]
+        return around(day, self.first, min(self.last, self.wait_for))
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class Table:
 
     def windows(self) -> list[tuple[Table, Window]]:
         """Every table this reads with its window, the tables beside it (same day) included."""
+        return self._windows
+
+    @cached_property
+    def _windows(self) -> list[tuple[Table, Window]]:
         read = [(each.table or self, each) for each in self.reads.values() if isinstance(each, Window)]
         return read + [(other, Window(other)) for other in self.beside]
 

@@ -6,14 +6,15 @@ tables' windows. Cells that could not be built (no delivery, an input that is ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
+from functools import cached_property
 
 from backfill_assets.backfill.status import Finding, State
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, around
 from backfill_assets.lake.latest import Cell
-from backfill_assets.table import Table
+from backfill_assets.table import Table, Window
 
 # What `--only` names, and the states it stands for.
 KINDS = {
@@ -53,28 +54,35 @@ class Graph:
 
     def reads(self, cell: Cell) -> Iterator[Cell]:
         """Every cell that this one may read, waited for or not."""
-        return ((other.name, day) for other, w in self._of(cell[0]).windows() for day in self.calendar.clip(w.days(cell[1])))
+        windows = self._by_name[cell[0]].windows()
+        return ((other.name, day) for other, w in windows for day in self.calendar.clip(w.days(cell[1])))
 
     def needs(self, cell: Cell) -> Iterator[Cell]:
         """The cells without which this one cannot be built."""
-        return ((other.name, day) for other, w in self._of(cell[0]).windows() for day in self.calendar.clip(w.needed(cell[1])))
+        windows = self._by_name[cell[0]].windows()
+        return ((other.name, day) for other, w in windows for day in self.calendar.clip(w.needed(cell[1])))
 
     def readers(self, cell: Cell) -> Iterator[Cell]:
         """Every cell that may read this one."""
-        name, day = cell
-        for table in self.tables:
-            for other, w in table.windows():
-                if other.name == name:
-                    days = (day - timedelta(days=n) for n in range(w.first, w.last + 1))
-                    yield from ((table.name, each) for each in self.calendar.clip(days))
+        back = [(name, -w.last, -w.first) for name, w in self._readers.get(cell[0], ())]
+        return ((name, day) for name, first, last in back for day in self.calendar.clip(around(cell[1], first, last)))
 
-    def in_order(self, cells: Mapping[Cell, object]) -> list[Cell]:
+    def in_order(self, cells: Iterable[Cell]) -> list[Cell]:
         """Inputs before what reads them: by table, and by day within one that reads itself."""
         place = {table.name: n for n, table in enumerate(self.tables)}
         return sorted(cells, key=lambda cell: (place[cell[0]], cell[1]))
 
-    def _of(self, name: str) -> Table:
-        return next(table for table in self.tables if table.name == name)
+    @cached_property
+    def _by_name(self) -> dict[str, Table]:
+        return {table.name: table for table in self.tables}
+
+    @cached_property
+    def _readers(self) -> dict[str, list[tuple[str, Window]]]:
+        found: dict[str, list[tuple[str, Window]]] = {}
+        for table in self.tables:
+            for other, w in table.windows():
+                found.setdefault(other.name, []).append((table.name, w))
+        return found
 
 
 def choose(wish: Wish, graph: Graph, status: Mapping[Cell, Finding]) -> Choice:

@@ -37,7 +37,7 @@ def cut(cells: Collection[Cell], graph: Graph, *, days_per_run: int, order: Orde
     groups = _groups(sorted({day for _, day in cells}), days_per_run, order, canary)
     own = {day: number for number, group in enumerate(groups) for day in group}
     patient, place, planned = _patient(graph.tables), dict[Cell, int](), set(cells)
-    ordered = graph.in_order(dict.fromkeys(cells))
+    ordered = graph.in_order(cells)
     for cell in sorted((c for c in ordered if c[0] not in patient), key=lambda c: own[c[1]]):
         _take(cell, own[cell[1]], planned, graph, place)
     for cell in (c for c in ordered if c[0] in patient):

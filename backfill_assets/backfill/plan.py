@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from backfill_assets.backfill.choose import Choice, Graph
@@ -46,7 +47,7 @@ class Plan:
     chunks: Sequence[Chunk]
     how: How
 
-    @property
+    @cached_property
     def id(self) -> str:
         return hashlib.sha256(self.contents().encode()).hexdigest()[:ID_LENGTH]
 
@@ -57,7 +58,7 @@ class Plan:
             for chunk in self.chunks
         ]
         told = {"format": FORMAT, "code": self.code, "reasons": self.reasons, "chunks": chunks, "how": asdict(self.how)}
-        return json.dumps(told, sort_keys=True, indent=1)
+        return json.dumps(told, sort_keys=True)
 
     def cells(self) -> dict[Cell, str]:
         """Every cell with its reason, table by table."""
