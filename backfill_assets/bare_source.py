@@ -25,7 +25,7 @@ class Bare:
 
     texts: dict[str, str]
     used: dict[str, frozenset[str]]
-    imports: dict[str, Place]
+    imports: dict[str, list[str]]
 
 
 @lru_cache(maxsize=256)
@@ -48,6 +48,7 @@ def _literal(node: ast.stmt) -> str:
         return ""
 
 
+@lru_cache(maxsize=1024)
 def file_of(module: str) -> Path | None:
     """Where a module's source is, found without importing anything."""
     project, *within = module.split(".")
@@ -103,12 +104,18 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 
 def _used(text: str) -> Iterator[str]:
-    """The names from outside that a statement uses; with the attribute where one is asked of a name (`module.name`)."""
+    """The names from outside that a statement uses, with what is asked of them: `name`, `module.name`."""
     outside = set(_globals(symtable.symtable(text, "", "exec")))
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in outside:
-            yield f"{node.value.id}.{node.attr}"
-    yield from outside
+    dotted = {".".join(chain) for node in ast.walk(ast.parse(text)) if (chain := _chain(node)) and chain[0] in outside}
+    yield from outside | dotted
+
+
+def _chain(node: ast.AST) -> list[str]:
+    """`a.b.c` as its names; nothing for anything else."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    before = _chain(node.value) if isinstance(node, ast.Attribute) else []
+    return [*before, node.attr] if before and isinstance(node, ast.Attribute) else []
 
 
 def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
@@ -118,18 +125,18 @@ def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
         yield from _globals(child)
 
 
-def _imports(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, Place]]:
+def _imports(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, list[str]]]:
+    """Each imported name, and the full dotted name that it stands for."""
+    here = module.split(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield (
-                    alias.asname or alias.name.partition(".")[0],
-                    (alias.name if alias.asname else alias.name.partition(".")[0], ""),
-                )
+                full = alias.name.split(".")
+                yield (alias.asname, full) if alias.asname else (full[0], full[:1])
         elif isinstance(node, ast.ImportFrom):
-            up = module.split(".")[: len(module.split(".")) - node.level + package] if node.level else []
-            origin = ".".join([*up, *([node.module] if node.module else [])])
-            yield from ((alias.asname or alias.name, (origin, alias.name)) for alias in node.names)
+            up = here[: len(here) - node.level + package] if node.level else []
+            origin = [*up, *(node.module.split(".") if node.module else [])]
+            yield from ((alias.asname or alias.name, [*origin, alias.name]) for alias in node.names)
 
 
 def plain(value: Any) -> str:

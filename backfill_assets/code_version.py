@@ -2,8 +2,8 @@
 
 Functions and classes count by their source, without comments, docstrings, annotations and layout; constants of plain data by
 their value, so that one taken from a setting counts as it is set. Names are followed through imports within the project; what
-other packages do does not count. What is looked up only while running (`getattr`, a name built from pieces) is not seen: such
-a table is given its version by hand.
+other packages do does not count. What is looked up only while running (`getattr`, a name built from pieces), or comes by
+`import *`, is not seen: such a table is given its version by hand.
 """
 
 from __future__ import annotations
@@ -47,17 +47,15 @@ def reached(module: str, name: str) -> dict[str, str]:
 
 
 def _followed(project: str, module: str, used: str) -> Place | None:
-    """Where a name that is used in `module` is defined, if that is in the project. `used` may be `module.name`."""
-    first, _, rest = used.partition(".")
-    here = bare(module)
-    if first in here.texts:
+    """Where what is used in `module` is defined, if that is in the project. `used` may be dotted: `package.module.name`."""
+    first, *rest = used.split(".")
+    if first in bare(module).texts:
         return module, first
-    origin, name = here.imports.get(first, ("", ""))
-    if origin.partition(".")[0] != project:
+    full = [*bare(module).imports.get(first, ()), *rest]
+    if full[:1] != [project]:
         return None
-    if name and file_of(f"{origin}.{name}"):  # the name of a module
-        origin, name = f"{origin}.{name}", ""
-    name = name or rest
-    if not name:
+    within = max((n for n in range(1, len(full)) if file_of(".".join(full[:n]))), default=0)
+    if not within:
         return None
+    origin, name = ".".join(full[:within]), full[within]
     return (origin, name) if name in bare(origin).texts else _followed(project, origin, name)

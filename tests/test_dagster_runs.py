@@ -1,101 +1,23 @@
 """Runs as Dagster carries them out, in this process: what is told of each day, and what a bad day does to a run."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from dagster import (
     AssetKey,
     AssetRecordsFilter,
-    DagsterInstance,
     DagsterInvalidConfigError,
-    Definitions,
     RunRequest,
     build_schedule_context,
 )
-from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.execution.api import create_execution_plan, execute_run
-from dagster._core.execution.plan.state import KnownExecutionState
-from pyspark.sql import SparkSession
 
 from backfill_assets.assets import asset_key
-from backfill_assets.definitions import definitions_for
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.session import SparkResource
-from backfill_assets.settings import Settings, read_settings
+from tests.dagster_site import END, START, Site, delivered
 from tests.deliveries import arriving, day
-from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES, World, tables_on
-
-START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-
-
-def sharing(session: SparkSession, absent: list[Exception]) -> SparkResource:
-    """The Spark resource of this test process: the session there is already, once all the errors of `absent` are raised."""
-
-    class Shared(SparkResource):
-        def session(self) -> SparkSession:
-            if absent:
-                raise absent.pop()
-            return session
-
-        def forget(self) -> None: ...
-
-    return Shared(spark_config={})
-
-
-@dataclass
-class Site:
-    """A code location on a test's world, and the Dagster instance that remembers its runs."""
-
-    world: World
-    defs: Definitions
-    instance: DagsterInstance
-    settings: Settings
-
-    def run(self, **options: Any) -> Any:
-        job = self.defs.resolve_job_def("rebuild")
-        config = {"resources": {"options": {"config": options}}} if options else {}
-        run = self.instance.create_run_for_job(job, tags={START: str(FOUR[0]), END: str(FOUR[-1])}, run_config=config)
-        return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
-
-    def again(self, failed: Any) -> Any:
-        """Re-execute from failure, as the webserver does."""
-        job, parent = self.defs.resolve_job_def("rebuild"), self.instance.get_run_by_id(failed.run_id)
-        assert parent
-        steps, known = KnownExecutionState.build_resume_retry_reexecution(self.instance, parent)
-        plan = create_execution_plan(
-            job, parent.run_config, step_keys_to_execute=steps, known_state=known, instance_ref=self.instance.get_ref()
-        )
-        run = self.instance.create_run_for_job(
-            job, execution_plan=plan, run_config=parent.run_config, tags=dict(parent.tags),
-            root_run_id=parent.run_id, parent_run_id=parent.run_id,
-        )  # fmt: skip
-        return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
-
-    def materialized(self, name: str) -> set[str]:
-        return self.instance.get_materialized_partitions(AssetKey(name.split("/")))
-
-    def failures(self, result: Any) -> dict[str, str]:
-        told = {e.step_key: e.event_specific_data.error for e in result.all_events if e.event_type_value == "STEP_FAILURE"}
-        return {str(step).replace("__", "/"): error.message for step, error in told.items()}
-
-
-@contextmanager
-def delivered(root: Path, session: SparkSession, *absent: Exception) -> Iterator[Site]:
-    """Four days of twenty outages each, delivered and not built."""
-    chosen = read_settings(
-        home=root, lake=str(root / "lake"), landing=str(root / "landing"), first_day=FOUR[0], last_day=FOUR[-1], spark_remote=""
-    )
-    world = World(root / "lake", root / "landing", lambda: session, chosen.calendar)
-    for n in range(4):
-        world.write(day(n), arriving(n, *range(20), began=n))
-    defs = definitions_for(chosen, tables_on(world.landing), sharing(session, list(absent)))
-    with DagsterInstance.local_temp(str(root)) as instance:
-        yield Site(world, defs, instance, chosen)
+from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
 
 
 @pytest.fixture

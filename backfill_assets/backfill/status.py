@@ -123,7 +123,7 @@ class _Look:
 
 def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> tuple[State, str]:
     if changed == CODE:
-        return State.CODE_CHANGED, f"built by code {before}, which is {table.version} now"
+        return State.CODE_CHANGED, f"built by code {before}, which is {table.version} now" + (f"; {why}" if why else "")
     if changed.startswith(OF_SOURCE):
         return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
     name, _, of_day = changed.partition("@")

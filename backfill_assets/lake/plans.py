@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 from pyarrow import fs
@@ -22,7 +23,7 @@ class Plans:
             return
         system.create_dir(folder, recursive=True)
         # Read only under its last name; a local disk renames in one act, and an object appears when it is complete.
-        beside = f"{folder}/_{plan_id}.json"
+        beside = f"{folder}/_{plan_id}.{secrets.token_hex(4)}.json"
         with system.open_output_stream(beside) as out:
             out.write(contents.encode())
         system.move(beside, f"{folder}/{plan_id}.json")

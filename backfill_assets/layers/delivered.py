@@ -1,7 +1,7 @@
 """What lies in a landing area: the files of each day, and what their bytes say.
 
-A file is read through once; after that its size and times tell that it is still the same. What was found is kept beside the
-lake's other caches, so that the next process does not read it again either: losing it costs time and nothing else.
+A file is read through once; after that its size and times tell that it is still the same. What was found is kept in a file, so
+that the next process does not read it again either: losing that costs time and nothing else.
 """
 
 from __future__ import annotations

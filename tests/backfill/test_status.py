@@ -77,6 +77,11 @@ def test_changed_code_is_told_with_both_versions():
     assert what == Finding(State.CODE_CHANGED, "built by code 1, which is 2 now")
 
 
+def test_changed_code_without_a_delivery_to_build_from_says_both():
+    what = found(replace(raw, version="2"), 9, delivered(9))
+    assert what == Finding(State.CODE_CHANGED, "built by code 1, which is 2 now; no source for 2019-08-24 any more")
+
+
 def test_a_failed_day_says_by_what_and_in_which_run():
     failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
     assert found(raw, 3, {}, failed=[failed]) == Finding(State.FAILED, "has_rows: 0 rows (run r7)")
