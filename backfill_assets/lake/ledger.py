@@ -13,7 +13,8 @@ from datetime import date
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.records import SCHEMA, Build, from_arrow, to_arrow
@@ -35,8 +36,12 @@ class Ledger:
         return f"{self.root}/_ledger"
 
     def append(self, builds: Sequence[Build]) -> None:
-        if not builds:
-            return
+        if builds:
+            self._append(builds)
+
+    # Where nothing is locked (object stores) two may still make the ledger, and the later one's metadata refuse this append.
+    @retry(retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True)
+    def _append(self, builds: Sequence[Build]) -> None:
         table = opened(self.path) or self._begin()
         write_deltalake(
             table,
@@ -50,18 +55,19 @@ class Ledger:
             table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES))
 
     def _begin(self) -> DeltaTable:
-        # Writers that find no ledger all try to make it, and the library refuses all but one; an append is then any other.
-        try:
-            DeltaTable.create(
-                self.path,
-                SCHEMA,
-                mode="ignore",
-                partition_by=["table"],
-                configuration={"delta.logRetentionDuration": "interval 36500 days"},
-            )
-        except DeltaError:
-            if opened(self.path) is None:
-                raise
+        # Made by one writer only: the library lets a second one in a moment later, whose metadata refuses appends under way.
+        with writing(self.root, "_ledger"):
+            try:
+                DeltaTable.create(
+                    self.path,
+                    SCHEMA,
+                    mode="ignore",
+                    partition_by=["table"],
+                    configuration={"delta.logRetentionDuration": "interval 36500 days"},
+                )
+            except DeltaError:
+                if opened(self.path) is None:
+                    raise
         return DeltaTable(self.path)
 
     def builds(self, tables: Iterable[str] | None = None) -> list[Build]:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from backfill_assets.lake.ledger import Ledger, commit_metadata
 from backfill_assets.lake.records import Build, from_arrow, to_arrow
@@ -100,16 +101,21 @@ def test_a_commit_that_is_not_ours_tells_of_no_build(tmp_path, metadata):
     assert Ledger(str(tmp_path)).mend(["staging/o"]) == []
 
 
-def append_many(root: str, writer: int) -> None:
+def append_many(root: str, writer: int, start: Barrier) -> None:
+    start.wait()
     for number in range(10):
         Ledger(root).append([build(number, run=f"writer {writer}")])
 
 
-def test_processes_that_append_at_once_lose_nothing(tmp_path):
+def test_processes_that_begin_a_ledger_at_once_and_append_lose_nothing(tmp_path):
     spawn = get_context("spawn")
-    writers = [spawn.Process(target=append_many, args=(str(tmp_path), n)) for n in range(4)]
+    start = spawn.Barrier(4)  # without it the first has made the ledger before the others look
+    writers = [spawn.Process(target=append_many, args=(str(tmp_path), n, start)) for n in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
     assert len(Ledger(str(tmp_path)).builds()) == 40
+    made = [c for c in DeltaTable(Ledger(str(tmp_path)).path).history() if c["operation"] == "CREATE TABLE"]
+    assert len(made) == 1
