@@ -14,12 +14,8 @@ from rich.text import Text
 from backfill_assets.backfill.status import Finding, State, Status, status_of
 from backfill_assets.calendar import ranges
 from backfill_assets.commands.tables import terminal
-from backfill_assets.errors import UsageError
-from backfill_assets.lake.latest import Latest, latest
-from backfill_assets.lake.store import Lake
-from backfill_assets.layers.catalog import TABLES
-from backfill_assets.settings import Settings, read_settings
-from backfill_assets.table import Table
+from backfill_assets.planning import named, record_of
+from backfill_assets.settings import read_settings
 
 # A letter and a colour a state: a strip of days must be read without colours too.
 SHOWN = {
@@ -37,7 +33,7 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 def run(days: str, target: str, *, as_json: bool) -> int:
     chosen, console = read_settings(), terminal()
-    tables = named(target) if target else list(TABLES)
+    tables = named(target)
     asked = chosen.calendar.select(days) if days else chosen.calendar.days()
     status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar)
     if as_json:
@@ -45,20 +41,6 @@ def run(days: str, target: str, *, as_json: bool) -> int:
     else:
         show(console, status)
     return 0
-
-
-def named(target: str) -> list[Table]:
-    """The tables of a comma-separated list, in the catalog's order; UsageError for one there is not."""
-    known = {table.name: table for table in TABLES}
-    names = [name.strip() for name in target.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(known)}.")
-    return [table for name, table in known.items() if name in names]
-
-
-def record_of(chosen: Settings) -> Latest:
-    return latest(Lake(chosen.lake).ledger, [table.name for table in TABLES])
 
 
 def as_values(status: Status) -> dict[str, object]:
