@@ -29,7 +29,8 @@ def looks(rebuild: Rebuild, known: bool = True) -> Iterator[Progress]:
         stop = Stop(ended[-1].facts["stop"], ended[-1].facts["why"]) if ended and state_of(events) != OPEN else None
         started = next((event.at for event in reversed(events) if event.kind == "started"), launcher.now())
         done = state_of(events) != OPEN
-        yield Progress(plan, left, at_work, over, stop, started, launcher.now(), done)
+        at = events[-1].at if done and events else launcher.now()
+        yield Progress(plan, left, at_work, over, stop, started, at, done)
         if done:
             return
         launcher.sleep(LOOK_EVERY_S)

@@ -54,7 +54,7 @@ def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
     try:
         plan = read(plans.read(plan_id), plan_id)
     except BackfillError as error:  # one plan that cannot be read must not hide the others
-        return line | {"days": "", "tables": [], "reason": str(error)}
+        return line | {"days": "", "tables": [], "reason": str(error).split(". ")[0]}
     return line | {"days": _span(plan), "tables": list(plan.reasons), "reason": plan.how.reason}
 
 

@@ -6,6 +6,7 @@ import getpass
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.console import Console
 from backfill_assets import exit_codes
 from backfill_assets.backfill.estimate import recorded
 from backfill_assets.backfill.history import OPEN, PLANNED, state_of, which
+from backfill_assets.backfill.left import Fate
 from backfill_assets.backfill.outcome import outcomes
 from backfill_assets.backfill.progress import Ending, Progress
 from backfill_assets.backfill.rebuild import Rebuild
@@ -149,22 +151,28 @@ def show(console: Console, end: Progress, chosen: Settings) -> None:
             f"{len(end.left.saved)} day(s) of tables came out up to date without being computed: inputs and code as before."
         )
     _tell_why(console, end)
-    left = sum(each.left + each.running for each in end.tables())
     stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
     console.print(f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}")
-    if end.ending != Ending.DONE:
+    unbuilt = sum(each.days - each.done for each in end.tables())
+    if unbuilt:
         console.print(
-            f"{left} day(s) of tables are left. What was built stays; mend what is named above, then "
+            f"{unbuilt} day(s) of tables are not built; what is built stays. Mend what is named above, then "
             f"`backfill resume {plan.id}`."
         )
 
 
 def _tell_why(console: Console, end: Progress) -> None:
-    """Each reason once, with the days it holds for; those that failed before those that wait for them."""
-    by_reason: dict[tuple[str, str, str], list[Any]] = {}
+    """What failed, each reason once with its days; then, a line a table, what waits for that."""
+    failed: dict[tuple[str, str], list[date]] = {}
+    held: dict[str, list[date]] = {}
     for (table, day), why in end.left.why.items():
-        by_reason.setdefault((end.left.fates[table, day], table, why.partition("\n")[0]), []).append(day)
-    for (fate, table, why), days in sorted(by_reason.items())[:WHYS_SHOWN]:
-        console.print(f"  {fate}: {table} {ranges(days)}: {why}")
-    if len(by_reason) > WHYS_SHOWN:
-        console.print(f"  and {len(by_reason) - WHYS_SHOWN} more: `backfill show {end.plan.id} --json`")
+        if end.left.fates[table, day] == Fate.FAILED:
+            failed.setdefault((table, why.partition("\n")[0]), []).append(day)
+        else:
+            held.setdefault(table, []).append(day)
+    for (table, why), days in list(failed.items())[:WHYS_SHOWN]:
+        console.print(f"  failed: {table} {ranges(days)}: {why}")
+    if len(failed) > WHYS_SHOWN:
+        console.print(f"  and {len(failed) - WHYS_SHOWN} more reasons: `backfill show {end.plan.id} --json`")
+    for table, days in held.items():
+        console.print(f"  held back: {table} {ranges(days)}: {min(days)} {end.left.why[table, min(days)]}")
