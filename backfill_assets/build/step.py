@@ -20,6 +20,7 @@ from backfill_assets.build.read import versions_of_inputs
 from backfill_assets.build.rows import computed
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.lake.at_work import Work, at_work
 from backfill_assets.lake.ledger import commit_metadata
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.records import Build
@@ -51,7 +52,8 @@ class Step:
         versions = versions_of_inputs(self.table, self.lake)
         force, done = self.order.force, self._appended()
         due = sort_out(self.table, days, standing=standing, calendar=self.calendar, force=force, already=done)
-        built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
+        with at_work(self.lake.root, Work(self.table.name, due.compute, self.order.run, self.order.plan)):
+            built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
         return StepResult(self.table, built, [standing[self.table.name, d] for d in due.up_to_date], due.held)
 
     def _appended(self) -> frozenset[date]:

@@ -16,7 +16,7 @@ from backfill_assets.backfill.estimate import Estimate, estimate
 from backfill_assets.backfill.plan import How, Plan, make
 from backfill_assets.backfill.status import status_of
 from backfill_assets.calendar import Calendar, ranges
-from backfill_assets.commands.status import named, record_of
+from backfill_assets.commands.status import named, record_of, runs_at_work
 from backfill_assets.commands.tables import terminal
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.plans import Plans
@@ -37,8 +37,8 @@ def run(days: str, target: str, *, only: str, upstream: bool, downstream: bool, 
         upstream,
         downstream,
     )
-    record, graph = record_of(chosen), Graph(TABLES, calendar)
-    status = status_of(TABLES, calendar.days(), latest=record, calendar=chosen.calendar)
+    at_work, record, graph = runs_at_work(chosen), record_of(chosen), Graph(TABLES, calendar)
+    status = status_of(TABLES, calendar.days(), latest=record, calendar=chosen.calendar, running=at_work)
     choice = choose(wish, graph, status.cells)
     plan = make(choice, graph, how)
     guard(plan, chosen, yes=yes)

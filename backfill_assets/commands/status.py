@@ -15,7 +15,8 @@ from backfill_assets.backfill.status import Finding, State, Status, status_of
 from backfill_assets.calendar import ranges
 from backfill_assets.commands.tables import terminal
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.at_work import running
+from backfill_assets.lake.latest import Cell, Latest, latest
 from backfill_assets.lake.store import Lake
 from backfill_assets.layers.catalog import TABLES
 from backfill_assets.settings import Settings, read_settings
@@ -39,7 +40,8 @@ def run(days: str, target: str, *, as_json: bool) -> int:
     chosen, console = read_settings(), terminal()
     tables = named(target) if target else list(TABLES)
     asked = chosen.calendar.select(days) if days else chosen.calendar.days()
-    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar)
+    at_work = runs_at_work(chosen)
+    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar, running=at_work)
     if as_json:
         print(json.dumps(as_values(status)))
     else:
@@ -59,6 +61,12 @@ def named(target: str) -> list[Table]:
 
 def record_of(chosen: Settings) -> Latest:
     return latest(Lake(chosen.lake).ledger, [table.name for table in TABLES])
+
+
+def runs_at_work(chosen: Settings) -> dict[Cell, str]:
+    """The run that is at work on each day. To be asked before the record: a day that ends between the two is called running,
+    and not missing."""
+    return {cell: work.run for cell, work in running(chosen.lake).items()}
 
 
 def as_values(status: Status) -> dict[str, object]:
