@@ -19,7 +19,7 @@ from backfill_assets.build.order import Order, StepResult
 from backfill_assets.build.read import versions_of_inputs
 from backfill_assets.build.rows import computed
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.at_work import Work, at_work
 from backfill_assets.lake.ledger import commit_metadata
 from backfill_assets.lake.locks import writing
@@ -29,6 +29,8 @@ from backfill_assets.lake.store import CommitRequest, Lake
 from backfill_assets.table import Table
 
 Versions = Mapping[str, int]
+# With these, no file need be looked at for the damage that may have caused it.
+NOT_OF_ROWS = (UsageError, ServiceUnavailable)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Step:
         except Exception as error:
             # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.
             source = self.table.source()
-            damaged = source.damaged(due.compute) if source else {}
+            damaged = source.damaged(due.compute) if source and not isinstance(error, NOT_OF_ROWS) else {}
             if not damaged:
                 self._fail(dict.fromkeys(due.compute, f"{type(error).__name__}: {str(error)[:2000]}"), due)
                 raise
