@@ -6,7 +6,7 @@ not the fifty-nine others in staging and features.
 """
 
 import getpass
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -30,18 +30,19 @@ from dagster import (
 )
 from pydantic import Field
 
+from backfill_assets.backfill import tags
+from backfill_assets.backfill.plan import Plan, read
 from backfill_assets.build.order import Order
 from backfill_assets.build.step import Step
 from backfill_assets.calendar import as_day
 from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.lake.plans import Plans
 from backfill_assets.lake.records import WriteMode
 from backfill_assets.lake.session import SparkResource
 from backfill_assets.lake.store import Lake
 from backfill_assets.report import complaint, events
 from backfill_assets.settings import Settings
 from backfill_assets.table import Table, Window
-
-PLAN_TAG, WHO_TAG, REASON_TAG = "backfill/plan", "backfill/who", "backfill/reason"
 
 # One process a run, because one Spark session a run; and a step may start as soon as its inputs have been handed on.
 executor = in_process_executor.configured({"step_dependency_config": {"require_upstream_step_success": False}})
@@ -72,8 +73,11 @@ def asset_key(table: Table) -> AssetKey:
     return AssetKey(table.name.split("/"))
 
 
-def asset_of(table: Table, chosen: Settings) -> AssetsDefinition:
-    """The asset that builds `table`, day by day or over any range, with a check for each of its rules."""
+def asset_of(table: Table, chosen: Settings, code: Mapping[str, str]) -> AssetsDefinition:
+    """The asset that builds `table`, day by day or over any range, with a check for each of its rules.
+
+    `code` has the version of every table of the code location: a run of a plan made for another one fails before it reads.
+    """
     key, partitions = asset_key(table), partitions_of(chosen)
     spec = AssetSpec(
         key,
@@ -101,9 +105,9 @@ def asset_of(table: Table, chosen: Settings) -> AssetsDefinition:
         retry_policy=LOST_ENGINE,
     )
     def step(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
-        order = order_of(context, options)
-        build = Step(table, Lake(chosen.lake), chosen.calendar, order, lambda: spark.session(options.spark_conf))
         try:
+            order = order_of(context, options, plan_of(context, chosen, code), table)
+            build = Step(table, Lake(chosen.lake), chosen.calendar, order, lambda: spark.session(options.spark_conf))
             result = build.run([as_day(key) for key in context.partition_keys])
         except BackfillError as error:
             raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error
@@ -118,17 +122,28 @@ def asset_of(table: Table, chosen: Settings) -> AssetsDefinition:
     return step
 
 
-def order_of(context: AssetExecutionContext, options: RebuildOptions) -> Order:
-    run, tags = context.run, context.run.tags
-    launcher = tags.get("dagster/schedule_name") or tags.get("dagster/sensor_name") or tags.get("user")
+def plan_of(context: AssetExecutionContext, chosen: Settings, code: Mapping[str, str]) -> Plan | None:
+    """The plan that this run is part of; UsageError if its code is not the code that runs here."""
+    plan_id = context.run.tags.get(tags.PLAN)
+    if not plan_id:
+        return None
+    plan = read(Plans(chosen.lake).read(plan_id), plan_id)
+    plan.refuse_other_code(code)
+    return plan
+
+
+def order_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> Order:
+    run, tagged = context.run, context.run.tags
+    launcher = tagged.get("dagster/schedule_name") or tagged.get("dagster/sensor_name") or tagged.get("user")
     return Order(
         run=run.run_id,
         identity=run.root_run_id or run.run_id,
         force=options.force,
+        force_days=plan.forced_days(table.name) if plan else frozenset(),
         write_mode=options.write_mode,
-        plan=tags.get(PLAN_TAG, ""),
-        who=tags.get(WHO_TAG) or launcher or getpass.getuser(),
-        reason=options.reason or tags.get(REASON_TAG, ""),
+        plan=plan.id if plan else "",
+        who=tagged.get(tags.WHO) or launcher or getpass.getuser(),
+        reason=options.reason or tagged.get(tags.REASON, ""),
     )
 
 

@@ -1,21 +1,17 @@
-"""`backfill`: arguments in, exit code out. What a verb needs is imported when it is asked for, so that help is instant.
-
-Exit codes: 0 everything done, 1 partly or not done, 2 wrong usage, 3 a service is missing or nothing could be launched,
-4 stopped by a guard.
-"""
+"""`backfill`: arguments in, exit code out. What a verb needs is imported when it is asked for, so that help is instant."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
-
-DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE, STOPPED = 0, 1, 2, 3, 4
+from backfill_assets import cli_rebuild, exit_codes
+from backfill_assets.arguments import Json, Port
+from backfill_assets.errors import BackfillError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,8 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Rebuild the history of daily tables safely.",
 )
-
-Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 
 
 @app.callback()
@@ -37,7 +31,7 @@ def up(port: Port = 3000) -> None:
     """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
     from backfill_assets.commands.up import run
 
-    _ends_with(run(port))
+    raise typer.Exit(run(port))
 
 
 @app.command()
@@ -51,7 +45,7 @@ def demo(
     """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
     from backfill_assets.commands.demo import run
 
-    _ends_with(run(days=days, port=port, leave=exit_))
+    raise typer.Exit(run(days=days, port=port, leave=exit_))
 
 
 @app.command()
@@ -59,48 +53,19 @@ def status(
     partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; the whole calendar if not given.")] = "",
     target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
     why: Annotated[tuple[str, str] | None, typer.Option(metavar="TABLE DAY", help="Explain one day of one table.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: Json = False,
 ) -> None:
     """Tell of every day of every table whether it is up to date, and why not. Starts nothing, changes nothing."""
     if why:
         from backfill_assets.commands.explain import run as explain
 
-        _ends_with(explain(*why, as_json=json_))
+        raise typer.Exit(explain(*why, as_json=json_))
     from backfill_assets.commands.status import run
 
-    _ends_with(run(partitions, target, as_json=json_))
+    raise typer.Exit(run(partitions, target, as_json=json_))
 
 
-@app.command()
-def plan(
-    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C, `last 7`, or a file of them.")] = "",
-    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
-    only: Annotated[str, typer.Option(help="Days in these states only: missing, failed, outdated.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Days that are up to date too; with --only, just those.")] = False,
-    upstream: Annotated[bool, typer.Option("--upstream", help="And what these days need and lack.")] = False,
-    downstream: Annotated[bool, typer.Option("--downstream", help="And what is made from these days.")] = False,
-    order: Annotated[Literal["asc", "desc"], typer.Option(help="Oldest days first, or newest.")] = "asc",
-    days_per_run: Annotated[int | None, typer.Option(min=1, help="The most days launched together.")] = None,
-    max_parallel: Annotated[int, typer.Option(min=1, help="The most chunks at work at once.")] = 1,
-    write_mode: Annotated[
-        Literal["overwrite", "merge"], typer.Option(help="Replace the days, or update them by key.")
-    ] = "overwrite",
-    canary: Annotated[int, typer.Option(min=0, help="So many days first, judged before the rest is started.")] = 2,
-    budget: Annotated[str, typer.Option(help="Start nothing new after this: 30m, 2h.")] = "",
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A Spark setting for this plan only.")] = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with every day that is built.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="It is meant, however many days it is.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Tell what a rebuild would build, why, in which order and how long it takes, and keep it as a plan. Starts nothing."""
-    from backfill_assets.commands.flags import how
-    from backfill_assets.commands.plan import run
-
-    asked = how(
-        force=force, order=order, days_per_run=days_per_run, max_parallel=max_parallel, write_mode=write_mode, canary=canary,
-        budget=budget, spark_conf=spark_conf or [], reason=reason,
-    )  # fmt: skip
-    _ends_with(run(partitions, target, only=only, upstream=upstream, downstream=downstream, how=asked, yes=yes, as_json=json_))
+app.add_typer(cli_rebuild.app)
 
 
 @app.command()
@@ -108,33 +73,21 @@ def doctor() -> None:
     """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
     from backfill_assets.commands.doctor import run
 
-    _ends_with(run())
-
-
-def _ends_with(code: int) -> None:
-    raise typer.Exit(code)
+    raise typer.Exit(run())
 
 
 @contextmanager
-def exit_codes() -> Iterator[None]:
+def one_line() -> Iterator[None]:
     """The one place that turns errors into a line on stderr and an exit code."""
     try:
         yield
     except BackfillError as error:
         print(f"backfill: {error}", file=sys.stderr)
-        sys.exit(code_of(error))
-
-
-def code_of(error: BackfillError) -> int:
-    if isinstance(error, UsageError):
-        return WRONG_USAGE
-    if isinstance(error, Guarded):
-        return STOPPED
-    return UNAVAILABLE if isinstance(error, ServiceUnavailable) else PARTIAL
+        sys.exit(exit_codes.of_error(error))
 
 
 def main() -> None:
-    with exit_codes():
+    with one_line():
         app()
 
 

@@ -24,9 +24,10 @@ from backfill_assets.table import Table  # noqa: E402
 
 def definitions_for(chosen: Settings, tables: Sequence[Table] = TABLES, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees, for these settings."""
+    code = {table.name: table.version for table in tables}
     every_table = define_asset_job("rebuild", AssetSelection.all())
     return Definitions(
-        assets=[asset_of(table, chosen) for table in tables],
+        assets=[asset_of(table, chosen, code) for table in tables],
         jobs=[every_table],
         schedules=[nightly_schedule(chosen, lambda: [table.name for table in tables])],
         resources={"spark": spark or spark_resource(chosen), "options": RebuildOptions()},

@@ -2,12 +2,14 @@
 
 BackfillError
 ├── UsageError           the request: change it
-│   └── SettingsError    a setting: change it
+│   ├── SettingsError    a setting: change it
+│   └── NothingToBuild   nothing: all that was asked for is up to date
 ├── Guarded              a guard set for this lake: change the request, or say that it is meant
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
 ├── Conflict             someone else wrote meanwhile: run again
 └── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
+    └── AnswerLost       asked, and no answer came: it may have been done
 
 A message says what happened, what was left as it was, and what to do next.
 """
@@ -23,6 +25,10 @@ class UsageError(BackfillError):
 
 class SettingsError(UsageError):
     """A setting has a value that is not allowed; nothing was started."""
+
+
+class NothingToBuild(UsageError):
+    """Everything asked for is up to date; nothing was planned or started."""
 
 
 class Guarded(BackfillError):
@@ -43,3 +49,7 @@ class Conflict(BackfillError):
 
 class ServiceUnavailable(BackfillError):
     """Something this needs is not running or not installed."""
+
+
+class AnswerLost(ServiceUnavailable):
+    """A request was sent and its answer never came: whether it was carried out is not known."""

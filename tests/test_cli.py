@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.cli import code_of
+from backfill_assets import exit_codes
 from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
 
 
@@ -50,7 +50,7 @@ def test_help_answers_at_once(tmp_path):
     ],
 )
 def test_an_error_has_one_exit_code(error, code):
-    assert code_of(error) == code
+    assert exit_codes.of_error(error) == code
 
 
 def test_an_unknown_verb_is_wrong_usage(tmp_path):

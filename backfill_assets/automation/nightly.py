@@ -18,7 +18,7 @@ from dagster import (
 )
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from backfill_assets.assets import REASON_TAG
+from backfill_assets.backfill import tags
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import Settings
@@ -56,7 +56,7 @@ def nightly_schedule(chosen: Settings, tables: Callable[[], list[str]]) -> Sched
             tags={
                 ASSET_PARTITION_RANGE_START_TAG: str(days[0]),
                 ASSET_PARTITION_RANGE_END_TAG: str(days[-1]),
-                REASON_TAG: f"nightly of {at.date()}",
+                tags.REASON: f"nightly of {at.date()}",
             },
         )
 

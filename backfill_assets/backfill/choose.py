@@ -22,6 +22,8 @@ KINDS = {
     "failed": {State.FAILED},
     "outdated": {State.CODE_CHANGED, State.INPUT_CHANGED, State.SOURCE_CHANGED},
 }
+# How the reason begins of a cell that is planned only because of what it reads.
+READS = "reads "
 OUTDATED = KINDS["outdated"] | KINDS["failed"]
 
 
@@ -134,7 +136,7 @@ def _below(cells: Mapping[Cell, str], graph: Graph, status: Mapping[Cell, Findin
     for cell in left:
         for reader in graph.readers(cell):
             if reader not in cells and reader not in found and status[reader].state not in (State.NOT_DUE, State.RUNNING):
-                found[reader] = f"reads {cell[0]} {cell[1]}"
+                found[reader] = f"{READS}{cell[0]} {cell[1]}"
                 left.append(reader)
     return found
 

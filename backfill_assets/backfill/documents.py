@@ -13,7 +13,7 @@ SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concur
 
 TABLES = """{
   assetNodes(loadMaterializations: false) {
-    assetKey { path } isPartitioned dependencyKeys { path }
+    assetKey { path } isPartitioned opVersion
     first: partitionKeyConnection(limit: 1, ascending: true) { results }
     last: partitionKeyConnection(limit: 1, ascending: false) { results }
   }
@@ -56,6 +56,34 @@ RUNS = """query ($id: String!) {
     __typename
     ... on Runs { results { runId status startTime endTime stepStats { stepKey status } } }
     ... on InvalidPipelineRunsFilterError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+BACKFILLS = """query ($tags: [ExecutionTag!], $most: Int!) {
+  runsFeedOrError(limit: $most, view: BACKFILLS, filter: {tags: $tags}) {
+    __typename
+    ... on RunsFeedConnection {
+      results { id tags { key value } creationTime endTime ... on PartitionBackfill { status title numPartitions } }
+    }
+    ... on PythonError { message }
+  }
+}"""
+
+CANCEL = """mutation ($id: String!) {
+  cancelPartitionBackfill(backfillId: $id) {
+    __typename
+    ... on CancelBackfillSuccess { backfillId }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+FAILURES = """query ($run: ID!) {
+  logsForRun(runId: $run, limit: 5000) {
+    __typename
+    ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent { stepKey error { message } } } }
+    ... on RunNotFoundError { message }
     ... on PythonError { message }
   }
 }"""

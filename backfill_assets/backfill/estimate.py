@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from statistics import fmean, pstdev
 
+from backfill_assets.backfill.left import Fate
+from backfill_assets.backfill.progress import Progress
 from backfill_assets.lake.latest import Cell
 from backfill_assets.lake.records import Build
 
@@ -28,12 +31,30 @@ class Estimate:
 
 def estimate(cells: Collection[Cell], builds: Iterable[Build]) -> Estimate:
     """The sum over the cells of what a day of their table took; days are taken to vary independently of each other."""
-    seconds: dict[str, list[float]] = {}
-    for build in builds:
-        if build.stands and build.seconds > 0:
-            seconds.setdefault(build.table, []).append(build.seconds)
+    seconds = recorded(builds)
     counts = Counter(table for table, _ in cells)
     known = [(n, seconds[table]) for table, n in counts.items() if table in seconds]
     mean = sum(n * fmean(took) for n, took in known)
     variance = sum(n * pstdev(took) ** 2 for n, took in known)
     return Estimate(mean / 60, math.sqrt(variance) / 60, tuple(table for table in counts if table not in seconds))
+
+
+def recorded(builds: Iterable[Build]) -> dict[str, list[float]]:
+    """The seconds that days of each table took."""
+    seconds: dict[str, list[float]] = {}
+    for build in builds:
+        if build.stands and build.seconds > 0:
+            seconds.setdefault(build.table, []).append(build.seconds)
+    return seconds
+
+
+def expected_end(first: Progress, now: Progress, seconds: Mapping[str, list[float]]) -> datetime | None:
+    """When what is left will be built, by how fast it went since `first`; by the record until then; None without any."""
+    weight = {table: fmean(seconds[table]) if table in seconds else 1.0 for table in now.plan.code}
+    done = {name: each.of(Fate.DONE) for name, each in (("first", first.left), ("now", now.left))}
+    built = sum(weight[table] for table, _ in set(done["now"]) - set(done["first"]))
+    left = sum(weight[table] for table, _ in now.left.of(Fate.LEFT))
+    if built:
+        return now.at + (now.at - first.at) * (left / built)
+    known = all(table in seconds for table in now.plan.code)
+    return now.at + timedelta(seconds=left) if known else None

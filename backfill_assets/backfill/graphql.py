@@ -11,7 +11,7 @@ import httpx
 
 from backfill_assets.backfill import documents
 from backfill_assets.calendar import islands
-from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
@@ -37,13 +37,18 @@ class Dagster:
         try:
             response = self._client.post("/graphql", json=body)
             answer = response.json()
-        except httpx.HTTPError as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise ServiceUnavailable(
                 f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was launched by this request. "
                 "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL."
             ) from None
+        except httpx.HTTPError as error:
+            raise AnswerLost(
+                f"The Dagster webserver at {self.url} was asked and did not answer ({type(error).__name__}). Whether it did "
+                "what it was asked is not known. Look with `backfill list`."
+            ) from None
         except ValueError:
-            raise ServiceUnavailable(
+            raise AnswerLost(
                 f"{self.url} answers (HTTP {response.status_code}), "
                 "but not as a Dagster webserver. Correct BACKFILL_DAGSTER_URL."
             ) from None
@@ -65,30 +70,27 @@ class Dagster:
         found = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
         return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in found if daemon["required"]}
 
-    def tables(self) -> list[str]:
-        """Every daily table, inputs before the tables that read them."""
-        reads = {name: {name_of(key) for key in node["dependencyKeys"]} for name, node in self._nodes().items()}
-        ordered: list[str] = []
-        while len(ordered) < len(reads):
-            ready = [n for n in reads if n not in ordered and reads[n] & reads.keys() <= {n, *ordered}]
-            ordered += sorted(ready) or sorted(set(reads) - set(ordered))
-        return ordered
-
     def _nodes(self) -> dict[str, dict[str, Any]]:
         """What the code location says of each daily table."""
         return {name_of(node["assetKey"]): node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]}
 
+    def code(self) -> dict[str, str]:
+        """The code version of every daily table, as the webserver has it loaded."""
+        return {name: str(node["opVersion"]) for name, node in self._nodes().items()}
+
     def launch(
-        self, tables: Sequence[str], days: Sequence[date], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
+        self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
     ) -> str:
         """Launch exactly these days of exactly these tables; the backfill's id.
 
-        Raises UsageError, before anything is launched, for a table or a day that the code location does not have.
+        Raises UsageError, before anything is launched, for a table or a day that the code location does not have, and
+        AnswerLost where it may have been launched.
         """
-        refuse_unknown(self._nodes(), tables, days)
-        ranges = [{"start": str(island[0]), "end": str(island[-1])} for island in islands(days)]
+        refuse_unknown(self._nodes(), days)
         params = {
-            "partitionsByAssets": [{"assetKey": {"path": t.split("/")}, "partitions": {"ranges": ranges}} for t in tables],
+            "partitionsByAssets": [
+                {"assetKey": {"path": table.split("/")}, "partitions": {"ranges": _ranges(of)}} for table, of in days.items()
+            ],
             "runConfigData": {"resources": {"options": {"config": dict(options)}}},
             "tags": [{"key": key, "value": value} for key, value in tags.items()],
             "title": title,
@@ -101,10 +103,30 @@ class Dagster:
     def runs(self, backfill_id: str) -> list[dict[str, Any]]:
         return list(told(self.ask(documents.RUNS, {"id": backfill_id})["runsOrError"])["results"])
 
+    def backfills(self, tagged: Mapping[str, str] | None = None, most: int = 1000) -> list[dict[str, Any]]:
+        """The backfills with these tags, by whomever they were launched, newest first; tags as a mapping."""
+        wanted = [{"key": key, "value": value} for key, value in (tagged or {}).items()]
+        found = told(self.ask(documents.BACKFILLS, {"tags": wanted, "most": most})["runsFeedOrError"])["results"]
+        return [each | {"tags": {tag["key"]: tag["value"] for tag in each["tags"]}} for each in found]
 
-def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], tables: Sequence[str], days: Sequence[date]) -> None:
+    def cancel(self, backfill_id: str) -> None:
+        """Launch no more of its runs, and end those at work."""
+        told(self.ask(documents.CANCEL, {"id": backfill_id})["cancelPartitionBackfill"])
+
+    def failures(self, run_id: str) -> dict[str, str]:
+        """What each failed step of a run said."""
+        events = told(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
+        failed = [event for event in events if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]]
+        return {event["stepKey"].replace("__", "/"): event["error"]["message"] for event in failed}
+
+
+def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
+    return [{"start": str(island[0]), "end": str(island[-1])} for island in islands(days)]
+
+
+def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Sequence[date]]) -> None:
     """UsageError for the first table, or day of one, that is not there, naming what is."""
-    for name in tables:
+    for name, days in asked.items():
         if name not in nodes:
             raise UsageError(f"There is no table {name}. Nothing was launched. The tables are {', '.join(sorted(nodes))}.")
         ends = [key for end in ("first", "last") for key in nodes[name][end]["results"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -12,7 +12,7 @@ from backfill_assets.lake.records import Build
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """The days of one table that were asked for. `built`: by these runs; the other accepted ones were up to date."""
+    """The days of one table that were asked for. `built`: for whom they were asked; the other accepted ones were up to date."""
 
     table: str
     asked: int
@@ -34,30 +34,30 @@ class TableOutcome:
         return self.accepted == self.asked and not self.refused
 
 
-def outcomes(ledger: Ledger, tables: Sequence[str], days: Collection[date], runs: Collection[str]) -> list[TableOutcome]:
-    """What `runs` made of `days` in each of `tables`, in their order."""
-    asked = set(days)
-    by_table: dict[str, list[Build]] = {table: [] for table in tables}
-    for build in ledger.builds(tables):
-        if build.day in asked:
+def outcomes(ledger: Ledger, asked: Mapping[str, Collection[date]], mine: Callable[[Build], bool]) -> list[TableOutcome]:
+    """What the builds that are `mine` made of the days asked for of each table, in their order."""
+    by_table: dict[str, list[Build]] = {table: [] for table in asked}
+    days = {table: set(of) for table, of in asked.items()}
+    for build in ledger.builds(asked):
+        if build.day in days[build.table]:
             by_table[build.table].append(build)
-    return [_outcome(table, builds, len(asked), runs) for table, builds in by_table.items()]
+    return [_outcome(table, builds, len(days[table]), mine) for table, builds in by_table.items()]
 
 
-def _outcome(table: str, builds: Sequence[Build], asked: int, runs: Collection[str]) -> TableOutcome:
+def _outcome(table: str, builds: Sequence[Build], asked: int, mine: Callable[[Build], bool]) -> TableOutcome:
     standing = {b.day: b for b in builds if b.stands}
     last = {b.day: b for b in builds}
-    refused = [b for b in last.values() if not b.stands and b.run in runs]
-    built = [b for b in last.values() if b.stands and b.run in runs]
+    refused = [b for b in last.values() if not b.stands and mine(b)]
+    built = [b for b in last.values() if b.stands and mine(b)]
     verdicts = [check["passed"] for b in [*standing.values(), *refused] for check in b.checks]
     return TableOutcome(
         table,
         asked,
         built=len(built),
-        up_to_date=sum(1 for day in standing if last[day].stands and last[day].run not in runs),
+        up_to_date=sum(1 for day in standing if last[day].stands and not mine(last[day])),
         refused=len(refused),
         rows=sum(b.rows for b in standing.values()),
         checks_passed=sum(verdicts),
         checks_failed=len(verdicts) - sum(verdicts),
-        seconds=round(sum(b.seconds for b in builds if b.run in runs), 1),
+        seconds=round(sum(b.seconds for b in builds if mine(b)), 1),
     )

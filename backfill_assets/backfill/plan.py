@@ -13,9 +13,9 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.backfill.choose import Choice, Graph
+from backfill_assets.backfill.choose import READS, Choice, Graph
 from backfill_assets.backfill.chunks import Chunk, Order, cut
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.latest import Cell
 from backfill_assets.lake.records import WriteMode
 
@@ -33,6 +33,7 @@ class How:
     days_per_run: int = 1000
     max_parallel: int = 1
     canary: int = 2
+    retries: int = 2
     budget_minutes: float = 0.0
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
@@ -57,8 +58,9 @@ class Plan:
             {"days": {t: [str(d) for d in days] for t, days in chunk.days.items()}, "after": list(chunk.after)}
             for chunk in self.chunks
         ]
-        told = {"format": FORMAT, "code": self.code, "reasons": self.reasons, "chunks": chunks, "how": asdict(self.how)}
-        return json.dumps(told, sort_keys=True)
+        how = asdict(self.how) | {"spark_conf": dict(sorted(self.how.spark_conf.items()))}
+        # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
+        return json.dumps({"format": FORMAT, "code": self.code, "reasons": self.reasons, "chunks": chunks, "how": how})
 
     def cells(self) -> dict[Cell, str]:
         """Every cell with its reason, table by table."""
@@ -67,13 +69,39 @@ class Plan:
     def days(self) -> list[date]:
         return sorted({day for _, day in self.cells()})
 
+    def forced_days(self, table: str) -> frozenset[date]:
+        """The days of a table to compute even if nothing has changed: asked for with force, and not what follows from those."""
+        asked = self.reasons.get(table, {}) if self.how.force else {}
+        return frozenset(date.fromisoformat(day) for day, why in asked.items() if not why.startswith(READS))
+
+    def refuse_other_code(self, now: Mapping[str, str]) -> None:
+        """UsageError if a table of the plan is not the code that was planned; `now` has every table's version."""
+        gone = [name for name in self.code if name not in now]
+        if gone:
+            raise UsageError(
+                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any more. Nothing was read or "
+                f"written. The tables are {', '.join(now)}. Plan again: `backfill plan`."
+            )
+        changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
+        if changed:
+            raise UsageError(
+                f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
+                "Plan again with `backfill plan`, or bring the planned code back and `backfill resume`."
+            )
+
 
 def make(choice: Choice, graph: Graph, how: How) -> Plan:
-    """The plan for these cells; UsageError if there is nothing to build."""
+    """The plan for these cells; UsageError if none can be built, NothingToBuild if none needs it."""
     if not choice.cells:
         why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(choice.left_out.items())[:5])
-        told = f"Nothing of what was asked for can be built:{why}" if why else "Nothing of what was asked for needs building."
-        raise UsageError(f"{told}\nNothing was planned. See `backfill status`; --force builds days that are up to date.")
+        if not why:
+            raise NothingToBuild(
+                "Nothing of what was asked for needs building. Nothing was planned. --force builds days that are up to date."
+            )
+        raise UsageError(
+            f"Nothing of what was asked for can be built:{why}\nNothing was planned. --upstream plans what these days lack; "
+            "see `backfill status`."
+        )
     reasons: dict[str, dict[str, str]] = {}
     for table, day in graph.in_order(choice.cells):
         reasons.setdefault(table, {})[str(day)] = choice.cells[table, day]

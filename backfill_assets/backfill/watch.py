@@ -1,63 +1,35 @@
-"""Following a backfill: how far it is, asked again and again, until it is over."""
+"""Looking at a plan that somebody else carries out: launches nothing, holds nothing."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Iterator
 
-from backfill_assets.backfill.graphql import OVER, Dagster
-from backfill_assets.backfill.outcome import TableOutcome, outcomes
-from backfill_assets.lake.ledger import Ledger
-
-# A look costs the webserver and the ledger some 50 ms; nobody reads faster.
-LOOK_EVERY_S = 1.0
-RUN_OVER = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+from backfill_assets.backfill import tags
+from backfill_assets.backfill.graphql import OVER
+from backfill_assets.backfill.history import OPEN, state_of
+from backfill_assets.backfill.left import Fate
+from backfill_assets.backfill.progress import AtWork, Progress, Stop
+from backfill_assets.backfill.rebuild import LOOK_EVERY_S, Rebuild
 
 
-@dataclass(frozen=True)
-class Progress:
-    """One look at a backfill."""
-
-    status: str
-    runs: Sequence[str]
-    tables: Sequence[TableOutcome]
-    steps_over: frozenset[str] = frozenset()
-    runs_over: bool = False
-
-    @property
-    def over(self) -> bool:
-        return self.status in OVER
-
-    @property
-    def all_there(self) -> bool:
-        """Whether nothing is left to wait for: the daemon notices the end of the last run only half a minute later."""
-        return self.runs_over and all(table.complete for table in self.tables)
-
-
-def follow(
-    dagster: Dagster,
-    backfill_id: str,
-    *,
-    ledger: Ledger,
-    tables: Sequence[str],
-    days: Collection[date],
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Progress]:
-    """Look until the backfill is over; the last value is its end."""
+def looks(rebuild: Rebuild, known: bool = True) -> Iterator[Progress]:
+    """A look each second until the plan is not open any more. Without `known`, Dagster is not asked what is at work."""
+    launcher, plan = rebuild.launcher, rebuild.plan
     while True:
-        progress = look(dagster, backfill_id, ledger=ledger, tables=tables, days=days)
-        yield progress
-        if progress.over or progress.all_there:
+        events = launcher.plans.events(plan.id)
+        left = rebuild.look(set(plan.cells()), {})
+        cells = {chunk.number + 1: chunk.cells() for chunk in plan.chunks}
+        working = [each for each in launcher.launched() if each["status"] not in OVER] if known else []
+        at_work = {
+            (number := int(each["tags"][tags.CHUNK])): AtWork(str(each["id"]), cells[number], launcher.now())
+            for each in working
+        }
+        over = frozenset(n for n, of in cells.items() if n not in at_work and not left.among(of)[Fate.LEFT])
+        ended = [event for event in events if event.kind == "ended" and event.facts.get("why")]
+        stop = Stop(ended[-1].facts["stop"], ended[-1].facts["why"]) if ended and state_of(events) != OPEN else None
+        started = next((event.at for event in reversed(events) if event.kind == "started"), launcher.now())
+        done = state_of(events) != OPEN
+        yield Progress(plan, left, at_work, over, stop, started, launcher.now(), done)
+        if done:
             return
-        sleep(LOOK_EVERY_S)
-
-
-def look(dagster: Dagster, backfill_id: str, *, ledger: Ledger, tables: Sequence[str], days: Collection[date]) -> Progress:
-    status = str(dagster.backfill(backfill_id)["status"])
-    runs = dagster.runs(backfill_id)
-    ids = [run["runId"] for run in runs]
-    ended = frozenset(step["stepKey"] for run in runs for step in run["stepStats"] if step["status"] in ("SUCCESS", "FAILURE"))
-    over = bool(runs) and all(run["status"] in RUN_OVER for run in runs)
-    return Progress(status, ids, outcomes(ledger, tables, days, ids), ended, over)
+        launcher.sleep(LOOK_EVERY_S)

@@ -32,13 +32,18 @@ def sort_out(
     *,
     standing: Standing,
     calendar: Calendar,
-    force: bool,
-    already: frozenset[date] = frozenset(),
+    force: Collection[date] = (),
+    already: Collection[date] = (),
+    refused: Collection[tuple[str, date]] = (),
 ) -> Due:
-    """Sort `days`, in order. `already` are days that this run's identity has appended before (append_once)."""
+    """Sort `days`, in order.
+
+    `force` are days to compute even if nothing has changed; `already`, days that this run's identity has appended before
+    (append_once); `refused`, days of inputs that hold back what needs them although an earlier version of them stands.
+    """
     due, delivered = Due(), delivered_for(table, days)
     for day in sorted(days):
-        missing = lacking(table, day, standing, calendar, due.compute)
+        missing = lacking(table, day, standing, calendar, due.compute, refused)
         if missing:
             due.held[day] = f"needs {missing}, of which there is no accepted build"
             continue
@@ -47,7 +52,7 @@ def sort_out(
             due.undelivered[day] = str(source)
             continue
         due.inputs[day] = source | inputs_of(table, day, standing, calendar)
-        if day in already or not (force or _changed(table, day, due, standing)):
+        if day in already or not (day in force or _changed(table, day, due, standing)):
             due.up_to_date.append(day)
         else:
             due.compute.append(day)
@@ -77,11 +82,19 @@ def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -
     return found
 
 
-def lacking(table: Table, day: date, standing: Standing, calendar: Calendar, computing: Collection[date] = ()) -> str:
+def lacking(
+    table: Table,
+    day: date,
+    standing: Standing,
+    calendar: Calendar,
+    computing: Collection[date] = (),
+    refused: Collection[tuple[str, date]] = (),
+) -> str:
     """The inputs that `day` waits for and of which there is no accepted build, in words; nothing if all are there."""
 
     def there(other: Table, needed: date) -> bool:
-        return (other.name, needed) in standing or (other is table and needed in computing)
+        cell = (other.name, needed)
+        return (cell in standing and cell not in refused) or (other is table and needed in computing)
 
     told = []
     for other, window in table.windows():

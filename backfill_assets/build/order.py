@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -12,11 +12,15 @@ from backfill_assets.table import Table
 
 @dataclass(frozen=True)
 class Order:
-    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given."""
+    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
+
+    `force_days` are the days that the order's plan forces; `force` is for every day asked for.
+    """
 
     run: str
     identity: str = ""
     force: bool = False
+    force_days: Collection[date] = frozenset()
     write_mode: WriteMode = "overwrite"
     plan: str = ""
     who: str = ""
@@ -24,6 +28,18 @@ class Order:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "identity", self.identity or self.run)
+
+    def forced(self, table: Table, days: Iterable[date], standing: Mapping[tuple[str, date], Build]) -> set[date]:
+        """The days to compute even if nothing has changed. A plan forces a day once, however often it is launched."""
+        if self.force:
+            return set(days)
+        made = {day for day in self.force_days if (b := standing.get((table.name, day))) and b.plan == self.plan}
+        return set(self.force_days) - made
+
+    def refused(self, builds: Iterable[Build]) -> set[tuple[str, date]]:
+        """The days that this order's plan has built last and failed: what needs them waits, whatever stood there before."""
+        last = {(b.table, b.day): b for b in builds} if self.plan else {}
+        return {cell for cell, build in last.items() if not build.stands and build.plan == self.plan}
 
     def failed(self, table: Table, day: date, message: str) -> Build:
         """The record of a day that came to nothing; what became of it otherwise is filled in."""

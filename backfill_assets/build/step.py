@@ -21,7 +21,7 @@ from backfill_assets.build.rows import computed
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.at_work import Work, at_work
-from backfill_assets.lake.ledger import commit_metadata
+from backfill_assets.lake.ledger import commit_metadata, standing_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.records import Build
 from backfill_assets.lake.slices import condition
@@ -50,10 +50,17 @@ class Step:
         names = {self.table.name, *(other.name for other, _ in self.table.windows())}
         # In this order: a commit between the two makes a day look outdated next time; the other way round it would record
         # fingerprints of rows that were never read, and the day would never be rebuilt.
-        standing = self.lake.ledger.settled(names)
-        versions = versions_of_inputs(self.table, self.lake)
-        force, done = self.order.force, self._appended()
-        due = sort_out(self.table, days, standing=standing, calendar=self.calendar, force=force, already=done)
+        recorded = self.lake.ledger.settled(names)
+        versions, standing = versions_of_inputs(self.table, self.lake), standing_of(recorded)
+        due = sort_out(
+            self.table,
+            days,
+            standing=standing,
+            calendar=self.calendar,
+            force=self.order.forced(self.table, days, standing),
+            already=self._appended(),
+            refused=self.order.refused(recorded),
+        )
         with at_work(self.lake.root, Work(self.table.name, due.compute, self.order.run, self.order.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
         return StepResult(self.table, built, [standing[self.table.name, d] for d in due.up_to_date], due.held)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import getpass
 import time
+from collections.abc import Sequence
 from datetime import date
 
 from rich.console import Console
 
-from backfill_assets.backfill.watch import Progress, follow
+from backfill_assets.backfill.history import open_plans
+from backfill_assets.backfill.outcome import TableOutcome, outcomes
+from backfill_assets.backfill.plan import How
 from backfill_assets.calendar import Calendar
+from backfill_assets.commands.run import carried_out
 from backfill_assets.commands.sample import deliver
-from backfill_assets.commands.tables import outcome_table, show_progress, terminal
+from backfill_assets.commands.tables import outcome_table, terminal
 from backfill_assets.commands.up import ends_on_signals, watch
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.lake.plans import Plans
 from backfill_assets.lake.store import Lake
+from backfill_assets.layers.catalog import TABLES
+from backfill_assets.planning import Asked, planned, rebuild_of
 from backfill_assets.servers.child import is_taken
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, Settings, read_settings
 
-OPTIONS = {"force": False, "write_mode": "overwrite", "reason": "backfill demo"}
 USUAL_PORT = 3000
 
 
@@ -71,28 +77,31 @@ def settings_for(days: str) -> Settings:
 
 
 def launch(console: Console, servers: Servers, chosen: Settings, days: list[date]) -> bool:
-    """Launch the days over every table and show them being built; whether all of them stand at the end."""
-    dagster, ledger = servers.dagster, Lake(chosen.lake).ledger
-    tables = dagster.tables()
-    tags = {"backfill/who": getpass.getuser(), "backfill/reason": OPTIONS["reason"]}
-    backfill_id = dagster.launch(tables, days, options=OPTIONS, tags=tags, title="backfill demo")  # type: ignore[arg-type]
-    console.print(f"Launched {len(days)} day(s) of {len(tables)} tables: {dagster.url}/runs/b/{backfill_id}")
+    """Plan the days over every table, carry the plan out and show it; whether all of them stand at the end."""
 
     def sleep(seconds: float) -> None:
         servers.check()
         time.sleep(seconds)
 
-    end = show_progress(console, follow(dagster, backfill_id, ledger=ledger, tables=tables, days=days, sleep=sleep))
-    console.print(outcome_table(end.tables))
-    tell_the_end(console, end, chosen)
-    return all(table.complete for table in end.tables)
-
-
-def tell_the_end(console: Console, end: Progress, chosen: Settings) -> None:
-    if all(table.complete and not table.built for table in end.tables):
+    for left in open_plans(Plans(chosen.lake)):  # of a demo that was killed
+        carried_out(rebuild_of(left, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
+    how = How(days_per_run=chosen.days_per_run, canary=0, reason="backfill demo")
+    asked, plan_id = {table.name: days for table in TABLES}, ""
+    try:
+        plan_id = planned(Asked(",".join(map(str, days)), how=how, yes=True), chosen).plan.id
+        console.print(f"Plan {plan_id}: {len(days)} day(s) of {len(TABLES)} tables, see {servers.dagster.url}/runs")
+        carried_out(rebuild_of(plan_id, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
+    except NothingToBuild:
         console.print("Everything was up to date: nothing had to be computed.")
-    for table in (table for table in end.tables if not table.complete):
-        console.print(f"{table.table}: {table.asked - table.accepted} day(s) missing; the run in the UI names each and why.")
+    found = outcomes(Lake(chosen.lake).ledger, asked, lambda build: bool(plan_id) and build.plan == plan_id)
+    console.print(outcome_table(found))
+    tell_the_end(console, found, chosen)
+    return all(table.complete for table in found)
+
+
+def tell_the_end(console: Console, found: Sequence[TableOutcome], chosen: Settings) -> None:
+    for table in (table for table in found if not table.complete):
+        console.print(f"{table.table}: {table.asked - table.accepted} day(s) missing; `backfill status` names each and why.")
     path = f"{chosen.lake}/features/region_daily"
     console.print(
         "\nQuery a table, with any Delta reader:\n"

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from backfill_assets.backfill.status import status_of
 from backfill_assets.build.due import OF_SOURCE
-from backfill_assets.commands.status import named, record_of
 from backfill_assets.commands.tables import terminal
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.at_work import Work, running
 from backfill_assets.lake.records import Build
 from backfill_assets.lake.store import Lake
+from backfill_assets.planning import named, record_of
 from backfill_assets.settings import read_settings
 
 MARK = 12  # so many digits of a fingerprint tell any two apart

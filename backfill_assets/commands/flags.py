@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from backfill_assets.backfill.chunks import Order
+from backfill_assets.arguments import rebuild_flags
 from backfill_assets.backfill.plan import How
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.records import WriteMode
+from backfill_assets.planning import Asked
 from backfill_assets.settings import read_settings
 
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
-def how(
-    *,
-    force: bool,
-    order: Order,
-    days_per_run: int | None,
-    max_parallel: int,
-    write_mode: WriteMode,
-    canary: int,
-    budget: str,
-    spark_conf: Sequence[str],
-    reason: str,
-) -> How:
+def asked(**flags: Any) -> Asked:
     """These flags; what is not given comes from the settings. UsageError for a budget or a Spark setting that is none."""
-    return How(
-        write_mode=write_mode,
-        force=force,
-        order=order,
-        days_per_run=days_per_run or read_settings().days_per_run,
-        max_parallel=max_parallel,
-        canary=canary,
-        budget_minutes=minutes(budget),
-        spark_conf=dict(setting(text) for text in spark_conf),
-        reason=reason,
+    how = How(
+        write_mode=flags["write_mode"],
+        force=flags["force"],
+        order=flags["order"],
+        days_per_run=flags["days_per_run"] or read_settings().days_per_run,
+        max_parallel=flags["max_parallel"],
+        canary=flags["canary"],
+        retries=flags["retries"],
+        budget_minutes=minutes(flags["budget"]),
+        spark_conf=dict(setting(text) for text in flags["spark_conf"] or []),
+        reason=flags["reason"],
     )
+    return Asked(
+        flags["partitions"], flags["target"], flags["only"], flags["upstream"], flags["downstream"], how, flags["yes"]
+    )  # fmt: skip
+
+
+def given(flags: Mapping[str, Any]) -> list[str]:
+    """The names of the flags that are not as they are if nobody types them."""
+    return [name for name, value in rebuild_flags().items() if flags[name] != value]
 
 
 def minutes(text: str) -> float:

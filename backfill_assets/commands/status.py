@@ -14,13 +14,8 @@ from rich.text import Text
 from backfill_assets.backfill.status import Finding, State, Status, status_of
 from backfill_assets.calendar import ranges
 from backfill_assets.commands.tables import terminal
-from backfill_assets.errors import UsageError
-from backfill_assets.lake.at_work import running
-from backfill_assets.lake.latest import Cell, Latest, latest
-from backfill_assets.lake.store import Lake
-from backfill_assets.layers.catalog import TABLES
-from backfill_assets.settings import Settings, read_settings
-from backfill_assets.table import Table
+from backfill_assets.planning import named, record_of, runs_at_work
+from backfill_assets.settings import read_settings
 
 # A letter and a colour a state: a strip of days must be read without colours too.
 SHOWN = {
@@ -38,35 +33,15 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 def run(days: str, target: str, *, as_json: bool) -> int:
     chosen, console = read_settings(), terminal()
-    tables = named(target) if target else list(TABLES)
+    tables = named(target)
     asked = chosen.calendar.select(days) if days else chosen.calendar.days()
-    at_work = runs_at_work(chosen)
-    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar, running=at_work)
+    runs = runs_at_work(chosen)
+    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar, running=runs)
     if as_json:
         print(json.dumps(as_values(status)))
     else:
         show(console, status)
     return 0
-
-
-def named(target: str) -> list[Table]:
-    """The tables of a comma-separated list, in the catalog's order; UsageError for one there is not."""
-    known = {table.name: table for table in TABLES}
-    names = [name.strip() for name in target.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(known)}.")
-    return [table for name, table in known.items() if name in names]
-
-
-def record_of(chosen: Settings) -> Latest:
-    return latest(Lake(chosen.lake).ledger, [table.name for table in TABLES])
-
-
-def runs_at_work(chosen: Settings) -> dict[Cell, str]:
-    """The run that is at work on each day. To be asked before the record: a day that ends between the two is called running,
-    and not missing."""
-    return {cell: work.run for cell, work in running(chosen.lake).items()}
 
 
 def as_values(status: Status) -> dict[str, object]:

@@ -1,50 +1,69 @@
-"""Progress and outcome of a backfill on a terminal."""
+"""Progress and outcome of a rebuild on a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from backfill_assets.backfill.estimate import expected_end
 from backfill_assets.backfill.outcome import TableOutcome
-from backfill_assets.backfill.watch import Progress
+from backfill_assets.backfill.progress import Progress
 
 # The outcome's columns need this much; a log or a pipe has no width of its own.
 WIDTH_OF_A_PIPE = 120
+BAR = 24
 
 
-def terminal() -> Console:
-    console = Console(highlight=False, soft_wrap=True)
-    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=WIDTH_OF_A_PIPE)
+def terminal(*, stderr: bool = False) -> Console:
+    console = Console(highlight=False, soft_wrap=True, stderr=stderr)
+    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=WIDTH_OF_A_PIPE, stderr=stderr)
 
 
-def show_progress(console: Console, looks: Iterable[Progress]) -> Progress:
+def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
     """Draw each look over the one before it; where there is no terminal, a line when something changes. The last look."""
-    last, told = None, ""
+    first, last, told = None, None, ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in looks:
+            first = first or last
             if console.is_terminal:
-                live.update(drawn(last), refresh=True)
+                live.update(drawn(last, expected_end(first, last, seconds)), refresh=True)
             elif (line := in_a_line(last)) != told:
                 console.print(told := line)
-    assert last is not None, "a backfill is looked at once at least"
+    assert last is not None, "a rebuild is looked at once at least"
     return last
 
 
 def in_a_line(progress: Progress) -> str:
-    counts = ", ".join(f"{t.table} {t.accepted}/{t.asked}" for t in progress.tables)
-    return f"{progress.status.lower()}: {counts}"
+    counts = []
+    for each in progress.tables():
+        more = [f"{n} {what}" for n, what in ((each.failed, "failed"), (each.held, "held back")) if n]
+        counts.append(f"{each.table} {each.done}/{each.days}" + (f" ({', '.join(more)})" if more else ""))
+    return f"{_chunks(progress)}: {', '.join(counts)}"
 
 
-def drawn(progress: Progress) -> Table:
-    table = Table("table", "days", "", "refused", title=f"backfill {progress.status.lower()}, {len(progress.runs)} run(s)")
-    for each in progress.tables:
-        filled = round(24 * each.accepted / max(each.asked, 1))
-        bar = "█" * filled + "░" * (24 - filled)
-        table.add_row(each.table, f"{each.accepted}/{each.asked}", bar, str(each.refused or ""))
-    return table
+def drawn(progress: Progress, end: datetime | None) -> Group:
+    table = Table("table", "days", "", "failed", "held back", "running", "left", title=f"plan {progress.plan.id}")
+    for each in progress.tables():
+        filled = round(BAR * each.done / max(each.days, 1))
+        bar = "█" * filled + "░" * (BAR - filled)
+        counts = [str(n or "") for n in (each.failed, each.held, each.running, each.left)]
+        table.add_row(each.table, f"{each.done}/{each.days}", bar, *counts)
+    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the canary will tell"
+    return Group(table, Text(_chunks(progress) + ("" if progress.over else ends)))
+
+
+def _chunks(progress: Progress) -> str:
+    total = len(progress.plan.chunks)
+    work = ", ".join(f"{number}" for number in sorted(progress.at_work))
+    told = f"{len(progress.chunks_over)} of {total} chunks over" + (f", at work: {work}" if work else "")
+    stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
+    silent = f"; {progress.silent}" if progress.silent else ""
+    return told + stopped + silent
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:

@@ -81,13 +81,13 @@ class Ledger:
 
     def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
         """The last build of each (table, day) whose rows stand in the table."""
-        return _standing(self.builds(tables))
+        return standing_of(self.builds(tables))
 
-    def settled(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
-        """The same, once what crashes left out is recorded."""
+    def settled(self, tables: Iterable[str]) -> list[Build]:
+        """Every build of these tables, oldest first, once what crashes left out is recorded."""
         names = list(tables)
         found = self.builds(names)
-        return _standing(self.builds(names) if self._mend(names, found) else found)
+        return self.builds(names) if self._mend(names, found) else found
 
     def mend(self, tables: Iterable[str]) -> list[Build]:
         """Record the builds whose commit is in a table but not here: a run died between the two."""
@@ -113,7 +113,8 @@ class Ledger:
         return missing
 
 
-def _standing(builds: Iterable[Build]) -> dict[tuple[str, date], Build]:
+def standing_of(builds: Iterable[Build]) -> dict[tuple[str, date], Build]:
+    """The last of `builds`, oldest first, of each (table, day) whose rows stand in the table."""
     return {(b.table, b.day): b for b in builds if b.stands}
 
 

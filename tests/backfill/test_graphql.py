@@ -7,13 +7,13 @@ import httpx
 import pytest
 
 from backfill_assets.backfill.graphql import Dagster
-from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
-def node(name, *reads):
+def node(name):
     path = {"path": name.split("/")}
     ends = {"first": {"results": ["2019-09-01"]}, "last": {"results": ["2019-09-30"]}}
-    return {"assetKey": path, "isPartitioned": True, "dependencyKeys": [{"path": r.split("/")} for r in reads], **ends}
+    return {"assetKey": path, "isPartitioned": True, "opVersion": "1", **ends}
 
 
 def answering(body, status=200):
@@ -27,7 +27,7 @@ def launching(answer):
     def transport(request: httpx.Request) -> httpx.Response:
         params = json.loads(request.content)["variables"].get("params")
         asked.extend([params] if params else [])
-        data = {"launchPartitionBackfill": answer} if params else {"assetNodes": [node("raw/a"), node("staging/b", "raw/a")]}
+        data = {"launchPartitionBackfill": answer} if params else {"assetNodes": [node("raw/a"), node("staging/b")]}
         return httpx.Response(200, json={"data": data})
 
     return Dagster("http://dagster", transport=httpx.MockTransport(transport)), asked
@@ -36,7 +36,10 @@ def launching(answer):
 def test_a_gap_in_the_days_is_two_ranges_for_every_table():
     dagster, asked = launching({"__typename": "LaunchBackfillSuccess", "backfillId": "abc"})
     days = [date(2019, 9, 1), date(2019, 9, 2), date(2019, 9, 4)]
-    assert dagster.launch(["raw/a", "staging/b"], days, options={"force": True}, tags={"k": "v"}, title="t") == "abc"
+    assert (
+        dagster.launch(dict.fromkeys(["raw/a", "staging/b"], days), options={"force": True}, tags={"k": "v"}, title="t")
+        == "abc"
+    )
     ranges = [{"start": "2019-09-01", "end": "2019-09-02"}, {"start": "2019-09-04", "end": "2019-09-04"}]
     assert asked[0]["partitionsByAssets"] == [
         {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges}},
@@ -48,7 +51,7 @@ def test_a_gap_in_the_days_is_two_ranges_for_every_table():
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:
-        dagster.launch(["raw/a", "raw/z"], [date(2019, 9, 1)], options={}, tags={}, title="t")
+        dagster.launch({table: [date(2019, 9, 1)] for table in ("raw/a", "raw/z")}, options={}, tags={}, title="t")
     assert str(refused.value) == "There is no table raw/z. Nothing was launched. The tables are raw/a, staging/b."
     assert asked == []
 
@@ -57,7 +60,7 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
 def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:
-        dagster.launch(["raw/a"], [date(2019, 9, 1), day], options={}, tags={}, title="t")
+        dagster.launch({"raw/a": [date(2019, 9, 1), day]}, options={}, tags={}, title="t")
     told = f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing was launched."
     assert str(refused.value) == told
     assert asked == []
@@ -71,7 +74,7 @@ def test_unknown_days_which_come_as_http_500_are_a_refusal_in_the_servers_words(
 def test_an_error_in_the_answer_is_a_refusal():
     dagster, _ = launching({"__typename": "UnauthorizedError", "message": "read only"})
     with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
-        dagster.launch(["raw/a"], [date(2019, 9, 1)], options={}, tags={}, title="t")
+        dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
 
 def test_a_server_that_is_not_there_is_unavailable():
@@ -84,12 +87,15 @@ def test_a_server_that_is_not_there_is_unavailable():
     assert not dagster.answers()
 
 
+def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
+    def time_out(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("slow")
+
+    with pytest.raises(AnswerLost, match="Whether it did what it was asked is not known"):
+        Dagster("http://dagster", transport=httpx.MockTransport(time_out)).ask("{ version }")
+
+
 def test_something_else_at_the_address_is_unavailable():
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text="<html>")))
     with pytest.raises(ServiceUnavailable, match="not as a Dagster webserver"):
         dagster.ask("{ version }")
-
-
-def test_tables_come_inputs_first_and_a_table_may_read_itself():
-    nodes = [node("a/last", "b/middle", "a/last"), node("b/middle", "c/first", "x/elsewhere"), node("c/first")]
-    assert answering({"data": {"assetNodes": nodes}}).tables() == ["c/first", "b/middle", "a/last"]

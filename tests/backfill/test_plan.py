@@ -10,7 +10,7 @@ import pytest
 from backfill_assets.backfill.choose import Choice, Graph
 from backfill_assets.backfill.estimate import Estimate, estimate
 from backfill_assets.backfill.plan import How, Plan, make, read
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NothingToBuild, UsageError
 from tests.chain import CALENDAR, built, history, outages, raw, updates
 from tests.deliveries import day, days
 
@@ -61,7 +61,7 @@ def test_a_plan_that_is_none_is_refused(text):
 
 
 def test_nothing_to_build_is_no_plan_and_what_lacks_is_named():
-    with pytest.raises(UsageError, match=r"Nothing of what was asked for needs building\.\nNothing was planned\."):
+    with pytest.raises(NothingToBuild, match=r"Nothing of what was asked for needs building\. Nothing was planned\."):
         plan({})
     with pytest.raises(UsageError, match=r"asked for can be built:\n  raw/a 2019-08-24: no source"):
         make(Choice({}, {(raw.name, day(9)): "no source"}), GRAPH, How())

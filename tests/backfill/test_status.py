@@ -136,7 +136,7 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
     status = status_of(CHAIN, CALENDAR.days(), latest=Latest(standing, standing), calendar=CALENDAR)
     for table in CHAIN:
         for at in CALENDAR.days():
-            due = sort_out(table, [at], standing=standing, calendar=CALENDAR, force=False)
+            due = sort_out(table, [at], standing=standing, calendar=CALENDAR)
             known = status.cells[table.name, at].state == State.UP_TO_DATE
             moved_away = at in due.undelivered and (table.name, at) in standing
             held = at in due.held and (table.name, at) in standing

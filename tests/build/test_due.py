@@ -9,8 +9,8 @@ from tests.chain import CALENDAR, built, history, outages, raw, up_to_date, upda
 from tests.deliveries import day, days
 
 
-def asked(what, numbers, standing, *, force=False, already=frozenset()) -> Due:
-    return sort_out(what, days(*numbers), standing=standing, calendar=CALENDAR, force=force, already=already)
+def asked(what, numbers, standing, **how) -> Due:
+    return sort_out(what, days(*numbers), standing=standing, calendar=CALENDAR, **how)
 
 
 def test_a_day_without_its_inputs_is_held_back_and_says_what_it_needs():
@@ -44,7 +44,20 @@ def test_a_new_code_version_makes_a_day_due():
 
 def test_force_makes_a_day_due():
     standing = up_to_date(updates, [3], built(raw, 3))
-    assert asked(updates, [3], standing, force=True).compute == days(3)
+    assert asked(updates, [3], standing, force=days(3)).compute == days(3)
+
+
+def test_force_is_by_the_day():
+    standing = up_to_date(updates, [3, 4], built(raw, 3, 4))
+    due = asked(updates, [3, 4], standing, force=days(4))
+    assert (due.up_to_date, due.compute) == (days(3), days(4))
+
+
+def test_a_refused_input_holds_back_what_needs_it_although_it_stood_before():
+    standing = up_to_date(outages, [3], built(updates, 3, 4, 5))
+    due = asked(outages, [3], standing, refused={(updates.name, day(4))})
+    assert due.held == {day(3): "needs staging/u 2019-08-19, of which there is no accepted build"}
+    assert asked(outages, [3], standing, refused={(updates.name, day(6))}).up_to_date == days(3)
 
 
 @pytest.mark.parametrize(
@@ -86,5 +99,5 @@ def test_a_change_of_one_day_makes_every_later_day_of_a_table_that_reads_itself_
 
 def test_days_appended_before_are_not_appended_again_even_by_force():
     standing = built(raw, 3) | built(updates, 3)
-    due = asked(updates, [3], standing, force=True, already=frozenset(days(3)))
+    due = asked(updates, [3], standing, force=days(3), already=days(3))
     assert (due.up_to_date, due.compute) == (days(3), [])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from backfill_assets.cli import app, code_of
+from backfill_assets import exit_codes
+from backfill_assets.cli import app
 from backfill_assets.errors import BackfillError, Guarded, UsageError
 
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-20"}  # the sample ends a week before
@@ -94,7 +95,7 @@ def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(tmp_path, argumen
     error = asked(*arguments, home=tmp_path, **env).exception
     assert isinstance(error, BackfillError)
     assert isinstance(error, Guarded if code == 4 else UsageError)
-    assert (code_of(error), said in str(error)) == (code, True), str(error)
+    assert (exit_codes.of_error(error), said in str(error)) == (code, True), str(error)
     assert not (tmp_path / "lake").exists()
 
 

@@ -14,15 +14,6 @@ CHECK = """query ($table: AssetKeyInput!, $check: String!, $day: String) {
   }
 }"""
 
-FAILURES = """query ($run: ID!) {
-  logsForRun(runId: $run, limit: 5000) {
-    __typename
-    ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent { stepKey error { message } } } }
-    ... on RunNotFoundError { message }
-    ... on PythonError { message }
-  }
-}"""
-
 SCHEDULE = """query ($schedule: ScheduleSelector!) {
   scheduleOrError(scheduleSelector: $schedule) {
     __typename

@@ -72,8 +72,7 @@ class Station:
     def complaints(self, backfill_id: str) -> str:
         """Everything the failed steps of a backfill's runs said."""
         runs = [run["runId"] for run in self.dagster.runs(backfill_id)]
-        events = [event for run in runs for event in self.ask(questions.FAILURES, run=run)["events"]]
-        return "\n".join(e["error"]["message"] for e in events if e["__typename"] == "ExecutionStepFailureEvent" and e["error"])
+        return "\n".join(message for run in runs for message in self.dagster.failures(run).values())
 
     def builds(self) -> list[Build]:
         return self.lake.ledger.builds()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from datetime import date, timedelta
 
 import psutil
@@ -25,6 +26,10 @@ def but(first: date, last: date) -> str:
     return spans(day for day in SIXTY if not first <= day <= last)
 
 
+def all_of(tables: Sequence[str]) -> dict[str, list[date]]:
+    return dict.fromkeys(tables, SIXTY)
+
+
 @pytest.fixture(scope="module")
 def damaged(station: Station) -> str:
     """Sixty days over all tables with one file cut off in the middle; the backfill's id, once it is over."""
@@ -33,7 +38,7 @@ def damaged(station: Station) -> str:
     (station.home / whole.name).write_bytes(whole.read_bytes())
     whole.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
     options = FORCED | {"force": False}
-    backfill_id = station.dagster.launch(TABLES, SIXTY, options=options, tags={"backfill/who": "a journey"}, title="sixty")
+    backfill_id = station.dagster.launch(all_of(TABLES), options=options, tags={"backfill/who": "a journey"}, title="sixty")
     station.finished(backfill_id)
     return backfill_id
 
@@ -67,7 +72,7 @@ def test_mended_and_launched_again_every_day_is_there_and_only_what_was_missing_
     folder = station.landing / "outage_events" / f"year={BAD:%Y}" / f"month={BAD:%m}" / f"day={BAD:%d}"
     (folder / "events.jsonl.gz").write_bytes((station.home / "events.jsonl.gz").read_bytes())
     before = len(station.builds())
-    again = station.dagster.launch(TABLES, SIXTY, options=FORCED | {"force": False}, tags={}, title="mended")
+    again = station.dagster.launch(all_of(TABLES), options=FORCED | {"force": False}, tags={}, title="mended")
     assert station.finished(again) == "COMPLETED_SUCCESS", station.complaints(again)
     computed = {table: spans(b.day for b in station.builds()[before:] if b.table == table) for table in TABLES}
     assert {table: computed[table] for table in RAW} == dict.fromkeys(RAW, spans([BAD]))
@@ -82,7 +87,7 @@ def test_five_days_launched_by_table_touch_those_five_and_no_others(station: Sta
     before = len(station.builds())
     days = list(between(date(2019, 8, 20), date(2019, 8, 24)))
     tables = ("raw/outage_events", "staging/outage_updates", "staging/outages")
-    backfill_id = station.dagster.launch(tables, days, options=FORCED, tags={}, title="five")
+    backfill_id = station.dagster.launch(dict.fromkeys(tables, days), options=FORCED, tags={}, title="five")
     assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
     written = station.builds()[before:]
     assert sorted((b.table, b.day, b.outcome) for b in written) == sorted((t, d, "unchanged") for t in tables for d in days)
@@ -91,7 +96,7 @@ def test_five_days_launched_by_table_touch_those_five_and_no_others(station: Sta
 def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: Station):
     before = station.builds()
     with pytest.raises(UsageError, match="2018-01-01 is outside the calendar of raw/outage_events, which runs from 2019-08-15"):
-        station.dagster.launch(["raw/outage_events"], [date(2018, 1, 1)], options=FORCED, tags={}, title="too early")
+        station.dagster.launch({"raw/outage_events": [date(2018, 1, 1)]}, options=FORCED, tags={}, title="too early")
     assert station.builds() == before
 
 
@@ -123,7 +128,7 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     def worked() -> float:
         return float(engine.cpu_times().user)
 
-    backfill_id = station.dagster.launch(["raw/outage_events"], SIXTY, options=FORCED, tags={}, title="the engine dies")
+    backfill_id = station.dagster.launch(all_of(["raw/outage_events"]), options=FORCED, tags={}, title="the engine dies")
     eventually(at_work, what="the step has begun")
     idle = worked()
     eventually(lambda: worked() > idle + 2, what="the engine computes")

@@ -1,0 +1,162 @@
+"""Making plans and carrying them out on this code location: its tables, its settings, its lake. Composition only.
+
+The command line and Dagster's jobs both come through here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backfill_assets.backfill import history
+from backfill_assets.backfill.choose import KINDS, Choice, Graph, Wish, choose
+from backfill_assets.backfill.estimate import Estimate, estimate
+from backfill_assets.backfill.graphql import Dagster
+from backfill_assets.backfill.launch import Launcher
+from backfill_assets.backfill.left import Left, left_of
+from backfill_assets.backfill.plan import How, Plan, make, read
+from backfill_assets.backfill.rebuild import Rebuild
+from backfill_assets.backfill.status import status_of
+from backfill_assets.calendar import Calendar, ranges
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake import at_work
+from backfill_assets.lake.latest import Cell, Latest, latest
+from backfill_assets.lake.plans import Plans
+from backfill_assets.lake.store import Lake
+from backfill_assets.layers.catalog import TABLES
+from backfill_assets.servers.place import running
+from backfill_assets.settings import Settings
+from backfill_assets.table import Table
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for, as typed: days, tables, states, how far up and down, how, and whether many days are meant."""
+
+    days: str
+    target: str = ""
+    only: str = ""
+    upstream: bool = False
+    downstream: bool = False
+    how: How = field(default_factory=How)
+    yes: bool = False
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan that was made, with what it leaves out and what it will take."""
+
+    plan: Plan
+    choice: Choice
+    takes: Estimate
+
+
+def code() -> dict[str, str]:
+    return {table.name: table.version for table in TABLES}
+
+
+def named(target: str) -> list[Table]:
+    """The tables of a comma-separated list, in the catalog's order, all if none is named; UsageError for an unknown one."""
+    known = {table.name: table for table in TABLES}
+    names = [name.strip() for name in target.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(known)}.")
+    return [table for name, table in known.items() if name in names or not names]
+
+
+def record_of(chosen: Settings) -> Latest:
+    return latest(Lake(chosen.lake).ledger, [table.name for table in TABLES])
+
+
+def runs_at_work(chosen: Settings) -> dict[Cell, str]:
+    """The run that is computing each day. Asked before the record: a day that ends between the two is running, not missing."""
+    return {cell: work.run for cell, work in at_work.running(chosen.lake).items()}
+
+
+def planned(asked: Asked, chosen: Settings) -> Planned:
+    """Make the plan, and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
+    calendar = Calendar(chosen.first_day, chosen.calendar.last)
+    wish = Wish(
+        [table.name for table in named(asked.target)],
+        calendar.select(text_of(asked.days)),
+        kinds(asked.only),
+        asked.how.force and not asked.only,  # with states named, the days are those; they are computed even if nothing changed
+        asked.upstream,
+        asked.downstream,
+    )
+    runs, record, graph = runs_at_work(chosen), record_of(chosen), Graph(TABLES, calendar)
+    status = status_of(TABLES, calendar.days(), latest=record, calendar=chosen.calendar, running=runs)
+    choice = choose(wish, graph, status.cells)
+    plan = make(choice, graph, asked.how)
+    guard(plan, chosen, yes=asked.yes)
+    plans = Plans(chosen.lake)
+    history.refuse_overlap(plan, plans)
+    plans.keep(plan.id, plan.contents())
+    return Planned(plan, choice, estimate(plan.cells(), record.last.values()))
+
+
+def text_of(days: str) -> str:
+    """The days as given, or those of a file, a line each or separated by commas."""
+    if not days:
+        raise UsageError(
+            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07, `last 7`, or a file of days."
+        )
+    path = Path(days)
+    if not path.is_file():
+        return days
+    return ",".join(line.strip().rstrip(",") for line in path.read_text().splitlines() if line.strip())
+
+
+def kinds(only: str) -> frozenset[str]:
+    found = frozenset(word.strip() for word in only.split(",") if word.strip())
+    unknown = sorted(found - set(KINDS))
+    if unknown:
+        raise UsageError(f"--only {unknown[0]}: there is no such state. Nothing was planned. Choose of {', '.join(KINDS)}.")
+    return found or frozenset(KINDS)
+
+
+def guard(plan: Plan, chosen: Settings, *, yes: bool) -> None:
+    """Guarded for days that are protected, or more days than may be rebuilt without saying yes."""
+    days = plan.days()
+    protected = chosen.calendar.clip(set(chosen.protected()) & set(days))
+    if protected:
+        raise Guarded(
+            f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={chosen.protected_days}). Nothing was planned. "
+            "Leave these days out, or change the setting."
+        )
+    if len(days) > chosen.ask_above_days and not yes:
+        raise Guarded(
+            f"This plan rebuilds {len(days)} days, more than {chosen.ask_above_days} (BACKFILL_ASK_ABOVE_DAYS). "
+            "Nothing was planned. Type the same with --yes if that is meant."
+        )
+
+
+def dagster_of(chosen: Settings) -> Dagster:
+    """The webserver that the settings name, or the one that runs on this home."""
+    here = None if "dagster_url" in chosen.model_fields_set else running(chosen.home)
+    return Dagster(here.url if here else chosen.dagster_url)
+
+
+def rebuild_of(plan_id: str, chosen: Settings, *, who: str, sleep: Callable[[float], None] = time.sleep) -> Rebuild:
+    """The plan, ready to be carried out. UsageError for an unknown plan, an edited one, or one of other code."""
+    plans = Plans(chosen.lake)
+    plan = read(plans.read(plan_id), plan_id)
+    plan.refuse_other_code(code())
+    history.refuse_overlap(plan, plans)
+    return Rebuild(Launcher(plan, dagster_of(chosen), plans, who, sleep), looking_at(plan, chosen))
+
+
+def looking_at(plan: Plan, chosen: Settings) -> Callable[[set[Cell], Mapping[Cell, str]], Left]:
+    """How to look what is left of the plan; its days and tables only."""
+    tables: Sequence[Table] = [table for table in TABLES if table.name in plan.code]
+    graph = Graph(TABLES, Calendar(chosen.first_day, chosen.calendar.last))
+
+    def look(tried: set[Cell], given_up: Mapping[Cell, str]) -> Left:
+        record = record_of(chosen)
+        status = status_of(tables, plan.days(), latest=record, calendar=chosen.calendar)
+        return left_of(plan, graph, status.cells, record, tried=tried, given_up=given_up)
+
+    return look

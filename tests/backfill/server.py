@@ -1,0 +1,179 @@
+"""A webserver and daemon in miniature, behind the real client: what is launched is built by the rules of a step, in memory.
+
+It answers the documents of this project and no others. Things go wrong on demand: days that fail, runs that are killed,
+answers that are lost, a server that is away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from backfill_assets.backfill import documents, tags
+from backfill_assets.backfill.choose import Choice, Graph, Wish, choose
+from backfill_assets.backfill.graphql import Dagster
+from backfill_assets.backfill.launch import Launcher
+from backfill_assets.backfill.left import Left, left_of
+from backfill_assets.backfill.plan import How, Plan, make, read
+from backfill_assets.backfill.rebuild import Rebuild
+from backfill_assets.backfill.status import status_of
+from backfill_assets.build.due import sort_out
+from backfill_assets.build.order import Order
+from backfill_assets.calendar import as_day, between
+from backfill_assets.lake.latest import Cell, Latest
+from backfill_assets.lake.plans import Plans
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Backfill:
+    id: str
+    cells: list[Cell]
+    tags: dict[str, str]
+    looks: int = 0
+    status: str = "REQUESTED"
+    run: str = "SUCCESS"
+
+
+@dataclass
+class Server:
+    """`failing` cells fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
+    leave no record; `lost` answers never arrive. `away`: the questions that find no server."""
+
+    graph: Graph
+    lake: Path
+    failing: set[Cell] = field(default_factory=set)
+    killed: set[int] = field(default_factory=set)
+    broken: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+    away: range = range(0)
+    looks_needed: int = 1
+    code: dict[str, str] = field(default_factory=dict)
+    record: Latest = field(default_factory=Latest)
+    every: list[Any] = field(default_factory=list)
+    backfills: list[Backfill] = field(default_factory=list)
+    built: Counter[Cell] = field(default_factory=Counter)
+    asked: int = 0
+    clock: datetime = NOON
+
+    def now(self) -> datetime:
+        return self.clock
+
+    def sleep(self, seconds: float) -> None:
+        self.clock += timedelta(seconds=seconds)
+
+    def requested(self) -> Counter[Cell]:
+        return Counter(cell for backfill in self.backfills for cell in backfill.cells)
+
+    def planned(self, how: How, tables: Iterable[str] = (), days: Iterable[date] = (), **wish: Any) -> Plan:
+        names = list(tables) or [table.name for table in self.graph.tables]
+        choice: Choice = choose(Wish(names, list(days) or self.graph.calendar.days(), **wish), self.graph, self.status())
+        return make(choice, self.graph, how)
+
+    def status(self) -> Any:
+        days = self.graph.calendar.days()
+        return status_of(self.graph.tables, days, latest=self.record, calendar=self.graph.calendar).cells
+
+    def rebuild(self, plan: Plan) -> Rebuild:
+        def look(tried: set[Cell], given_up: Any) -> Left:
+            return left_of(plan, self.graph, self.status(), self.record, tried=tried, given_up=given_up)
+
+        plans = Plans(str(self.lake))
+        plans.keep(plan.id, plan.contents())
+        dagster = Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
+        return Rebuild(Launcher(plan, dagster, plans, "ada", self.sleep, self.now), look)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        if self.asked in self.away:
+            raise httpx.ConnectError("away")
+        body = json.loads(request.content)
+        return httpx.Response(200, json={"data": self._told(body["query"], body["variables"])})
+
+    def _told(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
+        if query == documents.TABLES:
+            return {"assetNodes": [self._node(t.name, self.code.get(t.name, t.version)) for t in self.graph.tables]}
+        if query == documents.LAUNCH:
+            return {"launchPartitionBackfill": self._launch(given["params"])}
+        if query == documents.BACKFILLS:
+            return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["tags"])}}
+        found = next(b for b in self.backfills if b.id == given.get("id") or f"run-{b.id}" == given.get("run"))
+        if query == documents.RUNS:
+            steps = [{"stepKey": "t", "status": "FAILURE"}] if found.run == "FAILURE" else []
+            runs = (
+                [{"runId": f"run-{found.id}", "status": found.run, "stepStats": steps}] if found.status != "REQUESTED" else []
+            )
+            return {"runsOrError": {"__typename": "Runs", "results": runs}}
+        if query == documents.CANCEL:
+            found.status = "CANCELED"
+            return {"cancelPartitionBackfill": {"__typename": "CancelBackfillSuccess", "backfillId": found.id}}
+        assert query == documents.FAILURES, query
+        event = {"__typename": "ExecutionStepFailureEvent", "stepKey": "t", "error": {"message": "the step's own words"}}
+        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if found.run == "FAILURE" else []}}
+
+    def _node(self, name: str, version: str) -> dict[str, Any]:
+        first, last = self.graph.calendar.first, self.graph.calendar.last
+        ends = {"first": {"results": [str(first)]}, "last": {"results": [str(last)]}}
+        return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, **ends}
+
+    def _launch(self, params: dict[str, Any]) -> dict[str, Any]:
+        tagged = {tag["key"]: tag["value"] for tag in params["tags"]}
+        cells = [
+            ("/".join(each["assetKey"]["path"]), day)
+            for each in params["partitionsByAssets"]
+            for span in each["partitions"]["ranges"]
+            for day in between(as_day(span["start"]), as_day(span["end"]))
+        ]
+        twins = [b for b in self.backfills if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
+        assert not twins, "a chunk that is at work was launched again"
+        self.backfills.append(Backfill(f"b{len(self.backfills) + 1}", cells, tagged))
+        if len(self.backfills) in self.lost:
+            raise httpx.ReadTimeout("lost")
+        return {"__typename": "LaunchBackfillSuccess", "backfillId": self.backfills[-1].id}
+
+    def _listed(self, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
+        found = [b for b in self.backfills if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
+        for number, backfill in enumerate(self.backfills, start=1):
+            backfill.looks += 1
+            if backfill.status == "REQUESTED" and backfill.looks > self.looks_needed:
+                backfill.status, backfill.run = "COMPLETED_SUCCESS", "SUCCESS"
+                if number in self.killed | self.broken:
+                    backfill.status, backfill.run = "COMPLETED_FAILED", "FAILURE" if number in self.broken else "CANCELED"
+                else:
+                    self._build(backfill)
+        return [
+            {"id": b.id, "status": b.status, "title": "", "numPartitions": len(b.cells), "creationTime": 0.0, "endTime": None,
+             "tags": [{"key": key, "value": value} for key, value in b.tags.items()]}
+            for b in reversed(found)
+        ]  # fmt: skip
+
+    def _build(self, backfill: Backfill) -> None:
+        """Each table's days as a step would: due, held back or failed, by the very rules of a step."""
+        plan_id = backfill.tags[tags.PLAN]
+        plan = read(Plans(str(self.lake)).read(plan_id), plan_id)
+        for table in self.graph.tables:
+            days = sorted(day for name, day in backfill.cells if name == table.name)
+            order = Order(backfill.id, plan=plan.id, force_days=plan.forced_days(table.name))
+            for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
+                standing, refused = self.record.standing, order.refused(self.every)
+                force = order.forced(table, [day], standing)
+                own = sort_out(table, [day], standing=standing, calendar=self.graph.calendar, force=force, refused=refused)
+                if not own.compute:
+                    continue
+                self.built[table.name, day] += 1
+                build = order.failed(table, day, "no_nulls: 3 nulls")
+                if (table.name, day) not in self.failing:
+                    mark = f"{table.name}{day}"
+                    build = replace(
+                        build, outcome="accepted", message="", fingerprint=mark, inputs=own.inputs[day], seconds=1.0
+                    )
+                self.every.append(build)
+                self.record.add([build])

@@ -1,0 +1,251 @@
+"""Carrying a plan out: every target once, nothing that needs a failed day, and to the end whatever happens on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from backfill_assets.backfill.choose import Graph
+from backfill_assets.backfill.left import Fate
+from backfill_assets.backfill.plan import How
+from backfill_assets.backfill.progress import Ending, Progress
+from backfill_assets.backfill.rebuild import PATIENCE, Rebuild
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.latest import Cell
+from backfill_assets.table import SliceDays, Table, Window
+from tests.backfill.graphs import CALENDAR, every, graphs, reads
+from tests.backfill.server import Server
+from tests.deliveries import day, days
+
+HOW = How(days_per_run=3, canary=0, max_parallel=2)
+
+
+def table(name: str, *inputs: Table, first: int = 0, last: int = 0, back: int = 0) -> Table:
+    read: dict = {"days": SliceDays()} | {t.name: Window(t, first, last, last) for t in inputs}
+    if back:
+        read["before"] = Window(None, -back, -back, -back)
+    return Table(name, lambda: None, "day", "day DATE", read, (), "1")
+
+
+A = table("raw/a")
+B = table("raw/b", A)
+SHAPES = {
+    "one table": [A],
+    "chain": [A, B, table("raw/c", B)],
+    "fan-in": [A, table("raw/d"), table("raw/e", A, table("raw/d"))],
+    "fan-out": [A, B, table("raw/f", A)],
+    "diamond": [A, B, table("raw/g", A), table("raw/h", B, table("raw/g", A))],
+    "window back": [A, table("raw/i", A, first=-2)],
+    "window ahead": [A, table("raw/j", A, last=2)],
+    "self-dependent": [A, table("raw/k", A, back=1)],
+}
+
+
+def ended(rebuild: Rebuild) -> Progress:
+    *_, last = rebuild.run()
+    return last
+
+
+def needing(graph: Graph, failed: set[Cell]) -> set[Cell]:
+    """Every cell that cannot be built without another one of `failed`, by looking at every pair until nothing changes."""
+    found: set[Cell] = set()
+    while more := {c for c in every(graph) for o in failed | found if c not in found and reads(graph, c, o, needed=True)}:
+        found |= more
+    return found
+
+
+def check(server: Server, planned: set[Cell], end: Progress) -> None:
+    """What must hold of any rebuild that was not stopped, on a lake that was empty."""
+    failed = server.failing & planned
+    held = needing(server.graph, failed) & planned
+    assert not failed & held
+    assert {cell for cell, count in server.built.items() if count} == planned - held
+    assert set(server.built.values()) <= {1}
+    assert set(server.requested().values()) == {1}
+    assert planned - held <= set(server.requested()) <= planned
+    assert {c for c, fate in end.left.fates.items() if fate == Fate.FAILED} == failed
+    assert {c for c, fate in end.left.fates.items() if fate == Fate.HELD} == held
+    assert (end.ending, end.over) == (Ending.PARTIAL if failed else Ending.DONE, True)
+
+
+@pytest.mark.parametrize("which", ["all days", "a random subset"])
+@pytest.mark.parametrize("failures", ["no failure", "first fails", "random half fails"])
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs(
+    tmp_path_factory, shape, failures, which, data
+):
+    graph = Graph(SHAPES[shape], CALENDAR)
+    order = data.draw(st.sampled_from(["asc", "desc"]), label="order")
+    server = Server(graph, tmp_path_factory.mktemp("lake"))
+    asked = CALENDAR.days() if which == "all days" else sorted(data.draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
+    plan = server.planned(replace(HOW, order=order), days=asked, upstream=True)
+    planned = set(plan.cells())
+    ordered = graph.in_order(planned)
+    half = st.sets(st.sampled_from(ordered), min_size=len(ordered) // 2, max_size=len(ordered) // 2)
+    drawn = data.draw(half, label="failing") if failures == "random half fails" else set(ordered[:1])
+    # Of days that fail, those that need another one never come to it.
+    server.failing = set() if failures == "no failure" else drawn - needing(graph, drawn)
+    check(server, planned, ended(server.rebuild(plan)))
+
+
+@given(data=st.data())
+def test_the_same_holds_of_any_tables(tmp_path_factory, data):
+    graph = data.draw(graphs())
+    server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=data.draw(st.integers(1, 4)))
+    how = How(days_per_run=data.draw(st.integers(1, 9)), canary=0, max_parallel=data.draw(st.integers(1, 3)))
+    plan = server.planned(replace(how, order=data.draw(st.sampled_from(["asc", "desc"]))))
+    drawn = data.draw(st.sets(st.sampled_from(sorted(plan.cells()))))
+    server.failing = drawn - needing(graph, drawn)
+    check(server, set(plan.cells()), ended(server.rebuild(plan)))
+
+
+@given(data=st.data())
+def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_done_twice(tmp_path_factory, data):
+    graph = data.draw(graphs())
+    server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=3)
+    plan = server.planned(replace(HOW, max_parallel=data.draw(st.integers(1, 3))))
+    server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
+    for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many looks"):
+        for number, _ in enumerate(server.rebuild(plan).run(), start=1):
+            if number == kill:
+                break
+    end = ended(server.rebuild(plan))
+    note(f"{server.backfills}")
+    assert end.ending == Ending.DONE
+    assert server.built == dict.fromkeys(plan.cells(), 1)
+
+
+def chain(tmp_path, **server) -> Server:
+    return Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, **server)
+
+
+def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_started(tmp_path):
+    server = chain(tmp_path, failing={(B.name, day(1))})
+    end = ended(server.rebuild(server.planned(replace(HOW, canary=2))))
+    assert [sorted({at for _, at in b.cells}) for b in server.backfills] == [days(0, 1)]
+    assert end.ending == Ending.STOPPED
+    assert end.stopped
+    assert end.stopped.why == "1 day(s) of the canary failed"
+
+
+def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
+    server = chain(tmp_path, failing={(B.name, day(1))})
+    plan = server.planned(replace(HOW, canary=2))
+    ended(server.rebuild(plan))
+    server.failing = set()
+    assert ended(server.rebuild(plan)).ending == Ending.DONE
+    assert [cell for cell, n in server.built.items() if n > 1] == [(B.name, day(1))]
+    assert server.backfills[1].cells == [(B.name, day(1)), ("raw/c", day(1))]
+
+
+def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
+    server = chain(tmp_path, looks_needed=5)
+    most = max(len(look.at_work) for look in server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=3))).run())
+    assert most == 3
+
+
+def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tmp_path):
+    server = chain(tmp_path, killed={1, 2})
+    rebuild = server.rebuild(server.planned(replace(HOW, days_per_run=100)))
+    seen: list[datetime] = []
+    for look in rebuild.run():
+        if len(server.backfills) > len(seen):
+            seen.append(look.at)
+    assert [look.ending, len(server.backfills)] == [Ending.DONE, 3]
+    first, second = (b - a for a, b in pairwise(seen))
+    assert timedelta(seconds=10) <= first < timedelta(seconds=16)
+    assert timedelta(seconds=20) <= second < timedelta(seconds=26)
+
+
+def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
+    server = chain(tmp_path, killed=set(range(1, 9)))
+    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=100, retries=2))))
+    assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 3)
+    assert end.left.why[A.name, day(0)] == "the runs of backfill b3 ended without building it"
+
+
+def test_a_step_that_fails_without_a_record_is_not_tried_again_and_says_why(tmp_path):
+    server = chain(tmp_path, broken={1})
+    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=100))))
+    assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 1)
+    assert set(end.left.why.values()) == {"the step's own words"}
+
+
+def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_path):
+    server = chain(tmp_path, failing={(A.name, day(0))})
+    end = ended(server.rebuild(server.planned(HOW)))
+    assert server.built[A.name, day(0)] == 1
+    assert end.left.why[A.name, day(0)] == "no_nulls: 3 nulls"
+    assert end.left.why[B.name, day(0)] == "needs raw/a 2019-08-15"
+
+
+def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
+    server = chain(tmp_path, looks_needed=20)
+    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=1, budget_minutes=0.1))))
+    assert (end.ending, len(server.backfills), len(server.built)) == (Ending.STOPPED, 1, 3)
+    assert end.stopped
+    assert end.stopped.kind == "budget"
+
+
+def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
+    server = chain(tmp_path)
+    rebuild = server.rebuild(server.planned(HOW))
+    for number, look in enumerate(rebuild.run()):
+        end = look
+        if number == 0:
+            server.code = {B.name: "2"}
+    assert end.ending == Ending.REFUSED
+    assert end.stopped
+    assert "raw/b (planned 1, now 2). Nothing was read or written. Plan again" in end.stopped.why
+    assert len(server.backfills) == 2
+
+
+def test_a_plan_that_was_cancelled_launches_nothing_more(tmp_path):
+    server = chain(tmp_path)
+    rebuild = server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=1)))
+    for number, look in enumerate(rebuild.run()):
+        end = look
+        if number == 1:
+            rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now())
+    assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+
+
+def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launched_again(tmp_path):
+    server = chain(tmp_path, looks_needed=10)
+    for number, look in enumerate(server.rebuild(server.planned(replace(HOW, max_parallel=1))).run()):
+        end = look
+        if number == 1:
+            server.backfills[0].status = "CANCELED"
+    assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
+    server = chain(tmp_path, away=range(8, 60))
+    looks = list(server.rebuild(server.planned(replace(HOW, days_per_run=1))).run())
+    assert looks[-1].ending == Ending.DONE
+    assert any(look.silent.startswith("waiting: No Dagster webserver answers") for look in looks)
+    assert set(server.built.values()) == {1}
+
+
+def test_a_server_that_stays_away_is_given_up_after_some_patience(tmp_path):
+    server = chain(tmp_path, away=range(8, 100_000))
+    with pytest.raises(ServiceUnavailable):
+        ended(server.rebuild(server.planned(HOW)))
+    assert server.clock - PATIENCE > chain(tmp_path).clock
+
+
+def test_a_forced_day_is_computed_once_and_what_follows_only_if_it_comes_out_different(tmp_path):
+    server = chain(tmp_path)
+    ended(server.rebuild(server.planned(HOW)))
+    how = replace(HOW, force=True, days_per_run=100)
+    plan = server.planned(how, [A.name], days(2), force=True, downstream=True)
+    end = ended(server.rebuild(plan))
+    assert set(plan.cells()) == {(A.name, day(2)), (B.name, day(2)), ("raw/c", day(2))}
+    assert set(end.left.saved) == {(B.name, day(2)), ("raw/c", day(2))}
