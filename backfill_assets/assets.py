@@ -60,6 +60,7 @@ class RebuildOptions(ConfigurableResource):
         description="overwrite: replace the days. merge: update and insert by key, keep other rows. "
         "append_once: add the rows, exactly once for a run and its re-executions.",
     )
+    spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
@@ -104,10 +105,9 @@ def asset_of(table: Table, chosen: Settings, code: Mapping[str, str]) -> AssetsD
         retry_policy=LOST_ENGINE,
     )
     def step(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
-        session = spark.session
         try:
             order = order_of(context, options, plan_of(context, chosen, code), table)
-            build = Step(table, Lake(chosen.lake), chosen.calendar, order, session)
+            build = Step(table, Lake(chosen.lake), chosen.calendar, order, lambda: spark.session(options.spark_conf))
             result = build.run([as_day(key) for key in context.partition_keys])
         except BackfillError as error:
             raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error

@@ -21,6 +21,7 @@ from backfill_assets.backfill.rebuild import Rebuild
 from backfill_assets.backfill.status import status_of
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake import at_work
 from backfill_assets.lake.latest import Cell, Latest, latest
 from backfill_assets.lake.plans import Plans
 from backfill_assets.lake.store import Lake
@@ -70,6 +71,11 @@ def record_of(chosen: Settings) -> Latest:
     return latest(Lake(chosen.lake).ledger, [table.name for table in TABLES])
 
 
+def runs_at_work(chosen: Settings) -> dict[Cell, str]:
+    """The run that is computing each day. Asked before the record: a day that ends between the two is running, not missing."""
+    return {cell: work.run for cell, work in at_work.running(chosen.lake).items()}
+
+
 def planned(asked: Asked, chosen: Settings) -> Planned:
     """Make the plan, and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
     calendar = Calendar(chosen.first_day, chosen.calendar.last)
@@ -81,8 +87,8 @@ def planned(asked: Asked, chosen: Settings) -> Planned:
         asked.upstream,
         asked.downstream,
     )
-    record, graph = record_of(chosen), Graph(TABLES, calendar)
-    status = status_of(TABLES, calendar.days(), latest=record, calendar=chosen.calendar)
+    runs, record, graph = runs_at_work(chosen), record_of(chosen), Graph(TABLES, calendar)
+    status = status_of(TABLES, calendar.days(), latest=record, calendar=chosen.calendar, running=runs)
     choice = choose(wish, graph, status.cells)
     plan = make(choice, graph, asked.how)
     guard(plan, chosen, yes=asked.yes)

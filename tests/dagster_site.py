@@ -1,9 +1,10 @@
 """A code location on a small world, with a Dagster instance of its own, in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dagster import (
@@ -29,10 +30,10 @@ def sharing(session: SparkSession, absent: list[Exception]) -> SparkResource:
     """The Spark resource of this test process: the session there is already, once all the errors of `absent` are raised."""
 
     class Shared(SparkResource):
-        def session(self) -> SparkSession:
+        def _init_session(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
             if absent:
                 raise absent.pop()
-            return session
+            self._spark_session = session
 
         def forget(self) -> None: ...
 

@@ -154,6 +154,17 @@ def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
     assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in told
 
 
+def test_a_spark_setting_that_comes_too_late_fails_the_step_once_and_before_any_file_is_looked_at(site):
+    (site.world.folder(day(1)) / "damaged.jsonl.gz").write_bytes(b"no")
+    result = site.run(spark_conf={"spark.executor.instances": "9"})
+    late = "spark.executor.instances=9 cannot be set for one plan"
+    assert late in site.failures(result)[REJECTED]
+    assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+    builds = site.world.lake.ledger.builds([REJECTED])
+    assert [(b.day, b.outcome, late in b.message) for b in builds] == [(at, "failed", True) for at in FOUR]
+    assert site.world.versions() == dict.fromkeys(NAMES, -1)
+
+
 def test_a_write_mode_nobody_knows_is_refused_before_anything_starts(site):
     with pytest.raises(DagsterInvalidConfigError):
         site.defs.resolve_job_def("rebuild").execute_in_process(

@@ -6,15 +6,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.engine import Engine, engine_command
 from backfill_assets.servers.child import end_all, family, free_port, is_taken
 from backfill_assets.settings import settings
+from tests.conftest import SMALL
 from tests.deliveries import days
 from tests.world import RAW, SAMPLE, World, assert_same
 
@@ -56,6 +59,36 @@ def build(root: str) -> None:
     spark = start(settings())
     assert "connect" in type(spark).__module__
     World(Path(root), SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1])).run(THREE)
+
+
+def set_for_one_plan() -> None:
+    """What the engine's client does for a plan with settings of its own, while another client is there."""
+    from pyspark.sql import SparkSession
+
+    from backfill_assets.lake.session import spark_resource, start
+
+    before = start(settings()).conf.get("spark.sql.shuffle.partitions")
+    other: Any = SparkSession.builder.remote(str(settings().spark_remote)).create()
+    mine = spark_resource(settings())
+    runtime = {"spark.sql.shuffle.partitions": "7", "spark.databricks.delta.snapshotPartitions": "3"}
+    of_the_engine = {"spark.driver.memory": SMALL["spark.driver.memory"]}
+    session: Any = mine.session(runtime | of_the_engine)
+    assert session.session_id != other.session_id
+    assert {name: session.conf.get(name) for name in runtime} == runtime
+    assert {other.conf.get(name) for name in runtime} == {"2"}
+    assert before == "2"
+    late = f"spark.executor.instances=9 cannot be set for one plan: the engine at {settings().spark_remote} is running already"
+    with pytest.raises(UsageError, match=late):
+        mine.session({"spark.executor.instances": "9", "spark.sql.shuffle.partitions": "8"})
+    assert session.conf.get("spark.sql.shuffle.partitions") == "7"
+    with pytest.raises(UsageError, match=r"spark\.sql\.shufle\.partitions=8 cannot be set for one plan"):
+        mine.session({"spark.sql.shufle.partitions": "8"})
+    with pytest.raises(UsageError, match=r"Spark refuses a setting\. .*'many'"):
+        mine.session({"spark.sql.shuffle.partitions": "many"})
+
+
+def test_one_plans_settings_hold_for_its_session_only_and_those_of_the_engine_are_refused(engine):
+    on_it(engine, "-c", "import tests.conftest; from tests.test_on_the_engine import set_for_one_plan as go; go()")
 
 
 def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(engine, spark, tmp_path):

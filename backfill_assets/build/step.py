@@ -19,7 +19,8 @@ from backfill_assets.build.order import Order, StepResult
 from backfill_assets.build.read import versions_of_inputs
 from backfill_assets.build.rows import computed
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
+from backfill_assets.lake.at_work import Work, at_work
 from backfill_assets.lake.ledger import commit_metadata, standing_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.records import Build
@@ -28,6 +29,8 @@ from backfill_assets.lake.store import CommitRequest, Lake
 from backfill_assets.table import Table
 
 Versions = Mapping[str, int]
+# With these, no file need be looked at for the damage that may have caused it.
+NOT_OF_ROWS = (UsageError, ServiceUnavailable)
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Step:
             already=self._appended(),
             refused=self.order.refused(recorded),
         )
-        built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
+        with at_work(self.lake.root, Work(self.table.name, due.compute, self.order.run, self.order.plan)):
+            built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)
         return StepResult(self.table, built, [standing[self.table.name, d] for d in due.up_to_date], due.held)
 
     def _appended(self) -> frozenset[date]:
@@ -76,7 +80,7 @@ class Step:
         except Exception as error:
             # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.
             source = self.table.source()
-            damaged = source.damaged(due.compute) if source else {}
+            damaged = source.damaged(due.compute) if source and not isinstance(error, NOT_OF_ROWS) else {}
             if not damaged:
                 self._fail(dict.fromkeys(due.compute, f"{type(error).__name__}: {str(error)[:2000]}"), due)
                 raise

@@ -12,6 +12,7 @@ from backfill_assets.backfill.status import status_of
 from backfill_assets.build.due import OF_SOURCE
 from backfill_assets.commands.tables import terminal
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.at_work import Work, running
 from backfill_assets.lake.records import Build
 from backfill_assets.lake.store import Lake
 from backfill_assets.planning import named, record_of
@@ -33,8 +34,10 @@ def explained(name: str, text: str) -> dict[str, Any]:
     """Everything the lake and the landing area know of one day; UsageError for an unknown table or day."""
     chosen = read_settings()
     (table,), (day,) = named(name), chosen.calendar.select(text)
-    status = status_of([table], [day], latest=record_of(chosen), calendar=chosen.calendar)
-    finding, source = status.cells[table.name, day], table.source()
+    cell, source = (table.name, day), table.source()
+    work = running(chosen.lake).get(cell)
+    runs = {cell: work.run} if work else {}
+    finding = status_of([table], [day], latest=record_of(chosen), calendar=chosen.calendar, running=runs).cells[cell]
     try:
         files = source.described(day) if source else []
     except SourceError as error:
@@ -45,10 +48,15 @@ def explained(name: str, text: str) -> dict[str, Any]:
         "day": str(day),
         "state": finding.state,
         "why": finding.why,
+        "at work": _told(work) if work else {},
         "code now": table.version,
         "files": files,
         "builds": [_values(build) for build in builds],
     }
+
+
+def _told(work: Work) -> dict[str, str]:
+    return {"run": work.run, "plan": work.plan, "since": f"{work.since:%Y-%m-%d %H:%M:%S}"}
 
 
 def _values(build: Build) -> dict[str, Any]:
@@ -71,7 +79,9 @@ def _values(build: Build) -> dict[str, Any]:
 
 def show(console: Console, told: dict[str, Any]) -> None:
     console.print(Text(f"{told['table']} {told['day']}: {told['state']}", style="bold"))
-    if told["why"]:
+    if told["at work"]:
+        console.print(f"  {', '.join(f'{word} {value}' for word, value in told['at work'].items() if value)} UTC")
+    elif told["why"]:
         console.print(f"  {told['why']}")
     for file in told["files"]:
         console.print(f"  delivered: {file}")

@@ -14,7 +14,7 @@ from rich.text import Text
 from backfill_assets.backfill.status import Finding, State, Status, status_of
 from backfill_assets.calendar import ranges
 from backfill_assets.commands.tables import terminal
-from backfill_assets.planning import named, record_of
+from backfill_assets.planning import named, record_of, runs_at_work
 from backfill_assets.settings import read_settings
 
 # A letter and a colour a state: a strip of days must be read without colours too.
@@ -35,7 +35,8 @@ def run(days: str, target: str, *, as_json: bool) -> int:
     chosen, console = read_settings(), terminal()
     tables = named(target)
     asked = chosen.calendar.select(days) if days else chosen.calendar.days()
-    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar)
+    runs = runs_at_work(chosen)
+    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar, running=runs)
     if as_json:
         print(json.dumps(as_values(status)))
     else:

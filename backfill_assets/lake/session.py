@@ -12,11 +12,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.plan_conf import refuse, settle, values_judged
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -88,12 +90,18 @@ def session_conf(chosen: Settings) -> dict[str, str]:
 class SparkResource(LazyPySparkResource):
     """dagster-pyspark's lazy session; what is missing on this machine is said in one sentence, with the remedy."""
 
-    def _init_session(self) -> None:
+    def _init_session(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
         if self._spark_session is None:
             with remedies(self.spark_config):
-                super()._init_session()
+                self._spark_session = SparkSession.builder.config(map={**self.spark_config, **more}).getOrCreate()
 
-    def session(self) -> SparkSession:
+    def session(self, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        """This run's session, in which a plan's own settings hold; UsageError for one that cannot hold any more."""
+        remote = self.spark_config.get("spark.remote")
+        refuse(more, {"spark.master", "spark.remote", *ALWAYS})
+        with values_judged():
+            self._init_session({} if remote else more)
+            settle(self.spark_session.conf, more, f"the engine at {remote}" if remote else "this process's driver")
         return self.spark_session
 
     def forget(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 from backfill_assets.build.due import delivered_for
 from backfill_assets.cli import app
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.at_work import Work, at_work
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.records import Build
 from backfill_assets.layers.raw import rejected_lines
@@ -98,6 +100,33 @@ def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(hom
 def test_a_refused_day_is_explained_by_what_refused_it(home):
     told = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
     assert (told["state"], told["builds"][0]["message"], told["builds"][0]["who"]) == ("failed", "no_nulls_line: 3 rows", "ann")
+
+
+def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
+    """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to that run."""
+    since = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
+    with at_work(str(home / "lake"), Work(NAME, days(2, 3), "run-3", "plan-1", since)):
+        told = asked("--target", NAME, home=home).stdout.splitlines()
+        why, values = asked("--why", NAME, "2019-08-17", home=home), asked("--json", "--target", NAME, home=home)
+        details = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
+        env = CALENDAR | {"BACKFILL_HOME": str(home)}
+        plan = CliRunner().invoke(app, ["plan", "--partitions", "2019-08-15..2019-08-18", "--json"], env=env)
+    assert told[:2] == [
+        "raw/rejected_lines  1 up to date, 1 outdated: source files changed, 2 running",
+        f"  2019-08 {' ' * 14}=s>>",
+    ]
+    assert told[-3:] == [
+        "  running: 2019-08-17..2019-08-18",
+        "    run run-3",
+        "= up to date  s outdated: source files changed  > running",
+    ]
+    assert why.stdout.splitlines()[:2] == [
+        "raw/rejected_lines 2019-08-17: running",
+        "  run run-3, plan plan-1, since 2019-09-01 12:30:00 UTC",
+    ]
+    assert json.loads(values.stdout)["tables"][NAME]["2019-08-18"] == {"state": "running", "why": "run run-3"}
+    assert details["at work"] == {"run": "run-3", "plan": "plan-1", "since": "2019-09-01 12:30:00"}
+    assert list(json.loads(plan.stdout)["plan"]["reasons"][NAME]) == ["2019-08-16"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Spark settings for one plan only: "more executors for a large rebuild".
+
+A run with a driver of its own is started with them, whatever they are. On a server the driver is everyone's, and only what
+Spark looks up session by session can be another for one run; such a session is its client's alone, so no other run notices.
+A setting that could not hold is refused before anything is read: a rebuild that quietly went on without it would be found
+out hours later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from pyspark.errors import IllegalArgumentException
+
+from backfill_assets.errors import UsageError
+
+# Settings of the session too, but Spark does not know that of them.
+OF_DELTA = "spark.databricks.delta."
+
+
+class Conf(Protocol):
+    """What both kinds of session have as `conf`."""
+
+    def get(self, key: str, default: str | None, /) -> str | None: ...
+    def set(self, key: str, value: str, /) -> None: ...
+    def isModifiable(self, key: str, /) -> bool: ...  # noqa: N802
+
+
+def refuse(wanted: Collection[str], fixed: Collection[str]) -> None:
+    """UsageError if one of the settings is not a plan's to choose: the rows, or where they are computed, depend on it."""
+    taken = sorted(set(wanted) & set(fixed))
+    if taken:
+        raise UsageError(f"{', '.join(taken)} is the same for all and no plan's to set. Nothing was computed. Leave it out.")
+
+
+def settle(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
+    """Make `wanted` hold in the session of `conf`; UsageError, and nothing set, if `driver` is too far on for one of them."""
+    # What the driver was started with holds already: that is how a plan with such a setting can run at all.
+    new = {name: value for name, value in wanted.items() if conf.get(name, None) != value}
+    late = [f"{name}={value}" for name, value in new.items() if not (conf.isModifiable(name) or name.startswith(OF_DELTA))]
+    if late:
+        raise UsageError(
+            f"{', '.join(late)} cannot be set for one plan: {driver} is running already, and takes this when it starts, if "
+            "at all. Nothing was computed. Start it with the setting (BACKFILL_SPARK_CONF), or give every run a driver of its "
+            "own (BACKFILL_SPARK_MASTER)."
+        )
+    for name, value in new.items():
+        conf.set(name, value)
+
+
+@contextmanager
+def values_judged() -> Iterator[None]:
+    """Spark judges values when a session is made and when they are set; UsageError for one that it refuses."""
+    try:
+        yield
+    except IllegalArgumentException as error:
+        said = str(error).splitlines()[0]
+        raise UsageError(f"Spark refuses a setting. {said} Nothing was computed. Give it another value.") from error
