@@ -70,13 +70,13 @@ class Ledger:
                     raise
         return DeltaTable(self.path)
 
-    def builds(self, tables: Iterable[str] | None = None) -> list[Build]:
+    def builds(self, tables: Iterable[str] | None = None, columns: Sequence[str] | None = None) -> list[Build]:
         """Every build of these tables (or of all), oldest first; one that was recorded twice counts once."""
         table = opened(self.path)
         if table is None:
             return []
         only = None if tables is None else [("table", "in", sorted(set(tables)))]
-        found = from_arrow(table.to_pyarrow_table(filters=only))
+        found = from_arrow(table.to_pyarrow_table(columns=list(columns) if columns else None, filters=only))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in found}.values(), key=lambda b: b.at)
 
     def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
