@@ -119,6 +119,17 @@ def log(
 
 
 @app.command()
+def reconcile(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend the ledger from commits, and tell Dagster of days.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell where the ledger, the tables and Dagster differ on what was built, and what to do. Never touches rows."""
+    from backfill_assets.commands.reconcile import run
+
+    _ends_with(run(repair=repair, as_json=json_))
+
+
+@app.command()
 def doctor() -> None:
     """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
     from backfill_assets.commands.doctor import run

@@ -59,3 +59,22 @@ RUNS = """query ($id: String!) {
     ... on PythonError { message }
   }
 }"""
+
+# Asked table by table: ten years of days in one answer take seconds.
+MATERIALIZED = """query ($key: AssetKeyInput!) {
+  assetNodes(assetKeys: [$key]) {
+    isPartitioned
+    first: partitionKeyConnection(limit: 1, ascending: true) { results }
+    last: partitionKeyConnection(limit: 1, ascending: false) { results }
+    latestMaterializationByPartition { partition tags { key value } }
+  }
+}"""
+
+AT_WORK = """{
+  runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
+    __typename
+    ... on Runs { results { runId } }
+    ... on InvalidPipelineRunsFilterError { message }
+    ... on PythonError { message }
+  }
+}"""

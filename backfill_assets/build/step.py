@@ -20,6 +20,7 @@ from backfill_assets.build.read import versions_of_inputs
 from backfill_assets.build.rows import computed
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.lake.held import as_recorded
 from backfill_assets.lake.ledger import commit_metadata
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.records import Build
@@ -88,6 +89,8 @@ class Step:
     def _judge(self, due: Due, audited: Mapping[date, Audited], standing: Standing, versions: Versions) -> list[Build]:
         """A build a day, in order: a day of a table that reads itself falls with the day it was computed from."""
         now = dict(standing)
+        before = [standing[cell] for day in due.compute if (cell := (self.table.name, day)) in standing]
+        intact = as_recorded(self.lake.path(self.table.name), before)  # what was lost or changed by hand is written again
         builds: dict[date, Build] = {}
         for day in due.compute:
             own = [d for other, w in self.table.windows() if other is self.table for d in w.days(day)]
@@ -99,7 +102,7 @@ class Step:
             )
             if not why:
                 last = standing.get((self.table.name, day))
-                same = last is not None and last.fingerprint == build.fingerprint
+                same = last is not None and last.fingerprint == build.fingerprint and day in intact
                 build = replace(build, outcome="unchanged" if same else "accepted")
                 build = replace(build, delta_version=last.delta_version) if same and last else build
                 now[self.table.name, day] = build

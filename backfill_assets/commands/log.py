@@ -29,6 +29,7 @@ WHAT_A_LINE_NEEDS = (
 )  # fmt: skip
 STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
 ROWS_OF = {"failed": ", not written", "unchanged": ", the same as before"}
+LEFT_OUT = "not in the ledger; if the run is over, a crash kept it out: `backfill reconcile --repair` brings it in"
 MARK = 12  # so many digits of a fingerprint tell any two apart
 
 
@@ -97,7 +98,7 @@ def _tell(console: Console, line: Line, *, in_full: bool) -> None:
         said = message.strip() if in_full else message.strip().partition("\n")[0]
         console.print(Text(f"    {f'for example {day}: ' if len(line.messages()) > 1 else ''}{said}"))
     if not line.recorded:
-        console.print(Text("    a crash left this out of the ledger: `backfill reconcile --repair` brings it in", "yellow"))
+        console.print(Text(f"    {LEFT_OUT}", "yellow"))
 
 
 def _facts(line: Line) -> list[str]:

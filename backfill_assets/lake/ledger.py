@@ -7,7 +7,7 @@ between the two leaves out is in the commit's own metadata, and `mend` brings it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -138,11 +138,16 @@ def committed_builds(path: str, after: int = -1) -> list[Build]:
     found: list[Build] = []
     for commit in reversed(table.history(limit=max(int(table.version()) - after, 1))):
         if commit["version"] > after:
-            found += [Build.from_json(e | {"delta_version": commit["version"]}) for e in told_by(commit)]
+            found += builds_of(commit)
     return found
 
 
-def told_by(commit: dict[str, Any]) -> list[dict[str, Any]]:
+def builds_of(commit: Mapping[str, Any]) -> list[Build]:
+    """The builds that one commit tells of; none if it is not ours."""
+    return [Build.from_json(e | {"delta_version": commit["version"]}) for e in told_by(commit)]
+
+
+def told_by(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         told = json.loads(commit.get("userMetadata") or "{}")
     except ValueError:

@@ -86,7 +86,9 @@ def test_sixty_days_of_six_tables_are_a_line_each_and_one_for_their_figures(tmp_
 def test_what_a_crash_left_out_of_the_ledger_is_told_with_the_remedy(home):
     *_, last, remedy = log(CRASHED, home=home).stdout.splitlines()
     assert last == "    0 rows, commit 1, code 1"
-    assert remedy == "    a crash left this out of the ledger: `backfill reconcile --repair` brings it in"
+    assert (
+        remedy == "    not in the ledger; if the run is over, a crash kept it out: `backfill reconcile --repair` brings it in"
+    )
 
 
 def test_a_table_that_was_renamed_and_its_days_outside_the_calendar_are_still_told(home):
