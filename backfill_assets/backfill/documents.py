@@ -60,12 +60,11 @@ RUNS = """query ($id: String!) {
   }
 }"""
 
-# Asked table by table: ten years of days in one answer take seconds.
+# Asked table by table: ten years of days take two seconds. All keys are asked for, because in this Dagster the last one by
+# `partitionKeyConnection(ascending: false)` is yesterday even where the calendar has a fixed last day.
 MATERIALIZED = """query ($key: AssetKeyInput!) {
   assetNodes(assetKeys: [$key]) {
-    isPartitioned
-    first: partitionKeyConnection(limit: 1, ascending: true) { results }
-    last: partitionKeyConnection(limit: 1, ascending: false) { results }
+    partitionKeys
     latestMaterializationByPartition { partition tags { key value } }
   }
 }"""

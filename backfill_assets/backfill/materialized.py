@@ -37,12 +37,12 @@ class Known:
 def known_of(dagster: Dagster, table: str) -> Known | None:
     """None for a table that the code location does not have, or that has no days in it yet."""
     nodes = dagster.ask(documents.MATERIALIZED, {"key": {"path": table.split("/")}})["assetNodes"]
-    ends = [key for node in nodes if node["isPartitioned"] for end in ("first", "last") for key in node[end]["results"]]
-    if not ends:
+    days = [date.fromisoformat(key) for node in nodes for key in node["partitionKeys"]]
+    if not days:
         return None
     events = [event for node in nodes for event in node["latestMaterializationByPartition"] if event]
     versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
-    return Known(date.fromisoformat(ends[0]), date.fromisoformat(ends[1]), versions)
+    return Known(min(days), max(days), versions)
 
 
 def _version(tags: Iterable[Mapping[str, str]]) -> str:

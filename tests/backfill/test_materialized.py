@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -23,9 +24,8 @@ def event(number: int, **tags: str) -> dict[str, Any]:
     return {"partition": str(day(number)), "tags": [{"key": f"dagster/{name}", "value": text} for name, text in tags.items()]}
 
 
-def node(*events: dict[str, Any] | None, partitioned: bool = True) -> dict[str, Any]:
-    ends = {"first": {"results": [str(day(0))]}, "last": {"results": [str(day(9))]}}
-    return {"isPartitioned": partitioned, "latestMaterializationByPartition": list(events), **ends}
+def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10)) -> dict[str, Any]:
+    return {"partitionKeys": [str(day(n)) for n in keys], "latestMaterializationByPartition": list(events)}
 
 
 def test_the_days_materialized_are_known_with_the_data_version_of_each():
@@ -37,8 +37,7 @@ def test_the_days_materialized_are_known_with_the_data_version_of_each():
     "nodes",
     [
         pytest.param([], id="no such table"),
-        pytest.param([node(partitioned=False)], id="a table without days"),
-        pytest.param([node() | {"first": {"results": []}, "last": {"results": []}}], id="a calendar that has not begun"),
+        pytest.param([node(keys=[])], id="a table without days, or a calendar that has not begun"),
     ],
 )
 def test_of_a_table_without_days_nothing_is_known(nodes):

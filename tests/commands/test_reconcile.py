@@ -53,8 +53,7 @@ class Webserver:
     def nodes(self, table: str) -> list[dict[str, Any]]:
         versions = self.known.get(table, {})
         events = [{"partition": at, "tags": [{"key": "dagster/data_version", "value": v}]} for at, v in versions.items()]
-        ends = {"first": {"results": [str(day(0))]}, "last": {"results": [str(day(9))]}}
-        node = {"isPartitioned": True, "latestMaterializationByPartition": [*events, None], **ends}
+        node = {"partitionKeys": [str(day(n)) for n in range(10)], "latestMaterializationByPartition": [*events, None]}
         return [] if table in self.without else [node]
 
 
