@@ -69,6 +69,32 @@ app.add_typer(cli_rebuild.app)
 
 
 @app.command()
+def log(
+    table: Annotated[str, typer.Argument(help="One table; all if not given. One that was renamed since, too.")] = "",
+    day: Annotated[str, typer.Argument(help="Days: A, A..B, A,B..C or `last 7`; each build of them in full.")] = "",
+    plan: Annotated[str, typer.Option(help="Builds of one plan.")] = "",
+    of_run: Annotated[str, typer.Option("--run", help="Builds of one run; its first digits will do.")] = "",
+    last: Annotated[int, typer.Option(min=0, help="The so many last runs; all if not given.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON: every build, with everything recorded of it.")] = False,
+) -> None:
+    """Tell who rebuilt what, when, why, from which code and inputs, and in which commit. Reads the lake alone."""
+    from backfill_assets.commands.log import run
+
+    raise typer.Exit(run(table, day, plan=plan, of_run=of_run, last=last, as_json=json_))
+
+
+@app.command()
+def reconcile(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend the ledger from commits, and tell Dagster of days.")] = False,
+    json_: Json = False,
+) -> None:
+    """Tell where the ledger, the tables and Dagster differ on what was built, and what to do. Never touches rows."""
+    from backfill_assets.commands.reconcile import run
+
+    raise typer.Exit(run(repair=repair, as_json=json_))
+
+
+@app.command()
 def doctor() -> None:
     """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
     from backfill_assets.commands.doctor import run

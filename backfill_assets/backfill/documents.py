@@ -11,12 +11,10 @@ POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit
 
 SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit: $limit) }"
 
+# All keys are asked for: in this Dagster the last one by `partitionKeyConnection(ascending: false)` is yesterday, even where
+# the calendar has a fixed last day.
 TABLES = """{
-  assetNodes(loadMaterializations: false) {
-    assetKey { path } isPartitioned opVersion
-    first: partitionKeyConnection(limit: 1, ascending: true) { results }
-    last: partitionKeyConnection(limit: 1, ascending: false) { results }
-  }
+  assetNodes(loadMaterializations: false) { assetKey { path } isPartitioned opVersion partitionKeys }
 }"""
 
 # What launching can answer, of a new backfill and of one launched again.
@@ -84,6 +82,23 @@ FAILURES = """query ($run: ID!) {
     __typename
     ... on EventConnection { events { __typename ... on ExecutionStepFailureEvent { stepKey error { message } } } }
     ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+# Asked table by table: ten years of days take two seconds.
+MATERIALIZED = """query ($key: AssetKeyInput!) {
+  assetNodes(assetKeys: [$key]) {
+    partitionKeys
+    latestMaterializationByPartition { partition tags { key value } }
+  }
+}"""
+
+AT_WORK = """{
+  runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
+    __typename
+    ... on Runs { results { runId } }
+    ... on InvalidPipelineRunsFilterError { message }
     ... on PythonError { message }
   }
 }"""

@@ -129,10 +129,10 @@ def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], asked: Mapping[str, S
     for name, days in asked.items():
         if name not in nodes:
             raise UsageError(f"There is no table {name}. Nothing was launched. The tables are {', '.join(sorted(nodes))}.")
-        ends = [key for end in ("first", "last") for key in nodes[name][end]["results"]]
-        outside = [str(day) for day in sorted(days) if not ends or not ends[0] <= str(day) <= ends[1]]
+        known = nodes[name]["partitionKeys"]
+        outside = [str(day) for day in sorted(days) if not known or not known[0] <= str(day) <= known[-1]]
         if outside:
-            there = f"from {ends[0]} to {ends[1]}" if ends else "without any day yet"
+            there = f"from {known[0]} to {known[-1]}" if known else "without any day yet"
             raise UsageError(f"{outside[0]} is outside the calendar of {name}, which runs {there}. Nothing was launched.")
 
 

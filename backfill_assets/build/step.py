@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.build.audit import Audited, audit
-from backfill_assets.build.due import Due, Standing, inputs_of, sort_out
+from backfill_assets.build.audit import audit
+from backfill_assets.build.due import Due, Standing, sort_out
+from backfill_assets.build.judge import judged
 from backfill_assets.build.order import Order, StepResult
 from backfill_assets.build.read import versions_of_inputs
 from backfill_assets.build.rows import computed
@@ -93,29 +94,10 @@ class Step:
         spark = self.spark()
         with computed(table, days, mode, spark=spark, lake=self.lake, calendar=self.calendar, versions=versions) as rows:
             audited = audit(table, rows.after, days, standing)
-            builds = self._judge(due, audited, standing, versions)
-            return self._commit(rows.new, builds, standing, started)
-
-    def _judge(self, due: Due, audited: Mapping[date, Audited], standing: Standing, versions: Versions) -> list[Build]:
-        """A build a day, in order: a day of a table that reads itself falls with the day it was computed from."""
-        now = dict(standing)
-        builds: dict[date, Build] = {}
-        for day in due.compute:
-            own = [d for other, w in self.table.windows() if other is self.table for d in w.days(day)]
-            fallen = [d for d in own if d in builds and not builds[d].stands]
-            why = f"computed from {fallen[0]}, which failed in this run" if fallen else audited[day].why()
-            inputs = due.inputs[day] | (inputs_of(self.table, day, now, self.calendar) if own else {})
-            build = replace(
-                _figures(self.order.failed(self.table, day, why), audited[day]), inputs=inputs, input_versions=dict(versions)
+            builds = judged(
+                table, due, audited, standing, versions=versions, order=self.order, lake=self.lake, calendar=self.calendar
             )
-            if not why:
-                last = standing.get((self.table.name, day))
-                same = last is not None and last.fingerprint == build.fingerprint
-                build = replace(build, outcome="unchanged" if same else "accepted")
-                build = replace(build, delta_version=last.delta_version) if same and last else build
-                now[self.table.name, day] = build
-            builds[day] = build
-        return list(builds.values())
+            return self._commit(rows.new, builds, standing, started)
 
     def _commit(self, new: DataFrame, builds: list[Build], standing: Standing, started: float) -> list[Build]:
         """Write the accepted days in one commit and record every build; both under the table's lock."""
@@ -163,17 +145,3 @@ class Step:
 
 def _commit_of(build: Build | None) -> tuple[str, int]:
     return ("", -1) if build is None else (build.fingerprint, build.delta_version)
-
-
-def _figures(build: Build, found: Audited) -> Build:
-    profile = found.profile
-    return replace(
-        build,
-        fingerprint=profile.fingerprint,
-        rows=profile.rows,
-        nulls=dict(profile.nulls),
-        measures=dict(profile.measures),
-        samples=dict(profile.samples),
-        parts=dict(profile.parts),
-        checks=[asdict(v) | {"rows": list(found.rows_at_fault.get(v.rule, ()))} for v in found.verdicts],
-    )

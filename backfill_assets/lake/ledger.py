@@ -7,7 +7,7 @@ between the two leaves out is in the commit's own metadata, and `mend` brings it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -70,13 +70,13 @@ class Ledger:
                     raise
         return DeltaTable(self.path)
 
-    def builds(self, tables: Iterable[str] | None = None) -> list[Build]:
+    def builds(self, tables: Iterable[str] | None = None, columns: Sequence[str] | None = None) -> list[Build]:
         """Every build of these tables (or of all), oldest first; one that was recorded twice counts once."""
         table = opened(self.path)
         if table is None:
             return []
         only = None if tables is None else [("table", "in", sorted(set(tables)))]
-        found = from_arrow(table.to_pyarrow_table(filters=only))
+        found = from_arrow(table.to_pyarrow_table(columns=list(columns) if columns else None, filters=only))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in found}.values(), key=lambda b: b.at)
 
     def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
@@ -139,11 +139,16 @@ def committed_builds(path: str, after: int = -1) -> list[Build]:
     found: list[Build] = []
     for commit in reversed(table.history(limit=max(int(table.version()) - after, 1))):
         if commit["version"] > after:
-            found += [Build.from_json(e | {"delta_version": commit["version"]}) for e in told_by(commit)]
+            found += builds_of(commit)
     return found
 
 
-def told_by(commit: dict[str, Any]) -> list[dict[str, Any]]:
+def builds_of(commit: Mapping[str, Any]) -> list[Build]:
+    """The builds that one commit tells of; none if it is not ours."""
+    return [Build.from_json(e | {"delta_version": commit["version"]}) for e in told_by(commit)]
+
+
+def told_by(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         told = json.loads(commit.get("userMetadata") or "{}")
     except ValueError:

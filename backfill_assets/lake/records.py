@@ -12,6 +12,8 @@ import pyarrow as pa
 
 Outcome = Literal["accepted", "unchanged", "failed", "restored"]
 WriteMode = Literal["overwrite", "merge", "append_once"]
+# Of these the table has a commit that tells of them; the others leave it as it was.
+COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 
 
 @dataclass(frozen=True)

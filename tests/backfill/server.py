@@ -120,9 +120,8 @@ class Server:
         return {"logsForRun": {"__typename": "EventConnection", "events": [event] if found.run == "FAILURE" else []}}
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
-        first, last = self.graph.calendar.first, self.graph.calendar.last
-        ends = {"first": {"results": [str(first)]}, "last": {"results": [str(last)]}}
-        return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, **ends}
+        keys = [str(day) for day in self.graph.calendar.days()]
+        return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
 
     def _launch(self, params: dict[str, Any]) -> dict[str, Any]:
         tagged = {tag["key"]: tag["value"] for tag in params["tags"]}

@@ -11,9 +11,8 @@ from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
 def node(name):
-    path = {"path": name.split("/")}
-    ends = {"first": {"results": ["2019-09-01"]}, "last": {"results": ["2019-09-30"]}}
-    return {"assetKey": path, "isPartitioned": True, "opVersion": "1", **ends}
+    keys = [f"2019-09-{n:02}" for n in range(1, 31)]
+    return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": "1", "partitionKeys": keys}
 
 
 def answering(body, status=200):
