@@ -1,55 +1,89 @@
 """Real servers for the journeys: `backfill up` in a process of its own on a home of its own, ended by its process id."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 import psutil
-import pytest
-from pyspark.sql import SparkSession
 
 from backfill_assets.backfill.graphql import Dagster
+from backfill_assets.calendar import between
 from backfill_assets.commands.sample import SAMPLE
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.place import running
-from tests.journeys.station import FIRST, LAST, Station, eventually
+from tests.journeys.station import FIRST, Station, eventually
 
 SMALL = {"spark.driver.memory": "2g"}
+PROJECT = Path(__file__).resolve().parents[2]
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, last: date, project: Path = PROJECT) -> dict[str, str]:
     """The process's own, with none of the settings the other tests run by."""
     given = {"BACKFILL_SPARK_JARS"}
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_", "SPARK_")) or k in given}
     return ours | {
+        "PYTHONPATH": str(project),
         "BACKFILL_HOME": str(home),
         "BACKFILL_FIRST_DAY": str(FIRST),
-        "BACKFILL_LAST_DAY": str(LAST),
+        "BACKFILL_LAST_DAY": str(last),
         "BACKFILL_SPARK_CONF": json.dumps(SMALL),
         # A tick within a minute of being turned on.
         "BACKFILL_NIGHTLY_CRON": "* * * * *",
     }
 
 
-@pytest.fixture(scope="module")
-def station(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Station]:
-    home = tmp_path_factory.mktemp("journeys")
-    shutil.copytree(SAMPLE, home / "landing" / SAMPLE.name)
-    port, told = free_port(), home / "up.log"
-    with told.open("wb") as log:
-        command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(port)]
-        up = subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
-    try:
+@dataclass
+class Up:
+    """`backfill up`, which may be ended and started again on the same port."""
+
+    home: Path
+    project: Path
+    env: Mapping[str, str]
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        told = self.home / "up.log"
+        command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(self.port)]
+        with told.open("wb") as log:
+            up = self.process = subprocess.Popen(command, env=self.env, cwd=self.project, stdout=log, stderr=log)
         eventually(lambda: up.poll() is not None or "Ctrl-C ends" in told.read_text(), what="servers ready", patience=300)
         assert up.poll() is None, told.read_text()
-        yield Station(Dagster(f"http://127.0.0.1:{port}"), home, home / "landing")
-        family = psutil.Process(up.pid).children(recursive=True)
+
+    def end(self) -> None:
+        """Ends everything, cleanly: nothing of it is left running."""
+        assert self.process
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.terminate()
+        assert (self.process.wait(timeout=90), running(self.home)) == (0, None)
+        assert [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@contextmanager
+def station_on(home: Path, last: date, project: Path = PROJECT) -> Iterator[Station]:
+    """Servers on a new lake, whose landing area has the sample's days from the first to `last`."""
+    deliver(home / "landing", between(FIRST, last))
+    env = environment(home, last, project)
+    up = Up(home, project, env)
+    try:
+        up.start()
+        yield Station(Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", project, env, up)
+        up.end()
     finally:
-        up.terminate()
-        code = up.wait(timeout=60)
-    assert (code, running(home)) == (0, None)
-    assert [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
+        if up.process and up.process.poll() is None:
+            up.process.kill()
+
+
+def deliver(landing: Path, days: Sequence[date] | Iterator[date]) -> None:
+    for day in days:
+        folder = Path(SAMPLE.name) / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}"
+        shutil.copytree(SAMPLE.parent / folder, landing / folder)

@@ -51,3 +51,23 @@ RUN = """query ($run: ID!) {
     ... on PythonError { message }
   }
 }"""
+
+MESSAGES = """query ($run: ID!) {
+  logsForRun(runId: $run, limit: 5000) {
+    __typename
+    ... on EventConnection { events { ... on MessageEvent { message } } }
+    ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+RELOAD = """mutation ($location: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $location) {
+    __typename
+    ... on WorkspaceLocationEntry { loadStatus locationOrLoadError { __typename ... on PythonError { message } } }
+    ... on ReloadNotSupported { message }
+    ... on RepositoryLocationNotFound { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""

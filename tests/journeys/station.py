@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
@@ -16,8 +20,7 @@ from backfill_assets.lake.records import Build
 from backfill_assets.lake.store import Lake
 from tests.journeys import questions
 
-FIRST, LAST = date(2019, 8, 15), date(2019, 10, 13)
-SIXTY = list(between(FIRST, LAST))
+FIRST = date(2019, 8, 15)
 PATIENCE_S = 900
 
 
@@ -30,15 +33,37 @@ def eventually(look: Callable[[], Any], *, what: str, patience: float = PATIENCE
         raise AssertionError(f"not within {patience} s: {what}") from error
 
 
+class Restarted(Protocol):
+    def start(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Station:
     dagster: Dagster
     home: Path
     landing: Path
+    project: Path
+    env: Mapping[str, str]
+    up: Restarted
 
     @property
     def lake(self) -> Lake:
         return Lake(str(self.home / "lake"))
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        """`backfill` with these arguments, as a user types it, at work."""
+        command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=self.env, cwd=self.project, text=True, stdout=pipe, stderr=subprocess.STDOUT)
+
+    def backfill(self, *arguments: str, code: int = 0) -> str:
+        """What `backfill` prints, once it has ended with `code`."""
+        return ended(self.started(*arguments), code)
+
+    def asked_json(self, *arguments: str) -> Any:
+        return json.loads(self.backfill(*arguments, "--json"))
 
     def ask(self, document: str, **variables: Any) -> Any:
         """The one field a document asks for; an error it answers with fails the test in its words."""
@@ -56,6 +81,23 @@ class Station:
             return found if found["status"] in ("SUCCESS", "FAILURE", "CANCELED") else None
 
         return dict(eventually(over, what=f"run {run} over"))
+
+    def of_plan(self, plan_id: str) -> list[dict[str, Any]]:
+        """The backfills of a plan, oldest first."""
+        return self.dagster.backfills({"backfill/plan": plan_id})[::-1]
+
+    def process_of(self, backfill_id: str) -> int:
+        """The process of a backfill's run, as soon as a step of it is at work."""
+
+        def found() -> int:
+            for run in self.dagster.runs(backfill_id):
+                said = [event.get("message", "") for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]]
+                pids = [int(m[1]) for text in said if (m := re.search(r"\(pid: (\d+)\)", text))]
+                if pids and any(text.startswith("Started execution of step") for text in said):
+                    return pids[-1]
+            return 0
+
+        return int(eventually(found, what=f"a step of backfill {backfill_id} at work"))
 
     def materialized(self, table: str) -> str:
         """The days of `table` that Dagster calls materialized, as spans."""
@@ -76,6 +118,12 @@ class Station:
 
     def builds(self) -> list[Build]:
         return self.lake.ledger.builds()
+
+
+def ended(process: subprocess.Popen[str], code: int) -> str:
+    printed, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code, printed
+    return printed
 
 
 def spans(days: Iterable[date]) -> str:

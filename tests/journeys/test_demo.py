@@ -8,6 +8,7 @@ import pytest
 
 from backfill_assets.servers.place import running
 from tests.journeys.conftest import environment
+from tests.journeys.station import FIRST
 from tests.world import NAMES
 
 FEW = "2019-08-15..2019-08-18"
@@ -15,7 +16,7 @@ FEW = "2019-08-15..2019-08-18"
 
 def demo(home: Path) -> "subprocess.CompletedProcess[str]":
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
-    env = {name: value for name, value in environment(home).items() if name not in calendar}
+    env = {name: value for name, value in environment(home, FIRST).items() if name not in calendar}
     command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit", "--days", FEW]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
 

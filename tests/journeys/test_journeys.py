@@ -1,49 +1,73 @@
-"""Journeys through real servers: webserver, daemon and engine on one lake, in the order a user would take them."""
+"""Journeys through real servers: webserver, daemon and engine on one lake of 31 days, in the order a user would take them.
 
+The exercise: rebuild 31 days of three layers, oldest first, two chunks at once, two retries, a canary of two days; one day
+fails, is mended, and the plan goes on. The challenge: five days are corrected, and every other day is proved unchanged.
+"""
+
+from __future__ import annotations
+
+import gzip
 import os
 import signal
-from collections.abc import Sequence
+from collections import Counter
 from datetime import date, timedelta
+from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
-from backfill_assets.calendar import between
+from backfill_assets.calendar import as_day, between
 from backfill_assets.errors import UsageError
 from backfill_assets.servers.place import running
 from tests.journeys import questions
-from tests.journeys.station import LAST, SIXTY, Station, eventually, key, spans
+from tests.journeys.conftest import station_on
+from tests.journeys.station import FIRST, Station, eventually, spans
+from tests.oracle import TABLES as OF_ORACLE
+from tests.oracle import differences, oracle_of
 
+LAST = date(2019, 9, 14)
+MONTH = list(between(FIRST, LAST))
 BAD = date(2019, 9, 5)
+FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
 RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
 TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_history")
+COLUMN = {table: "arrival_day" if table in RAW else "outage_day" for table in TABLES}
 SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": "backfill_assets", "scheduleName": "nightly"}
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
-
-
-def but(first: date, last: date) -> str:
-    """The sixty days without those from `first` to `last`."""
-    return spans(day for day in SIXTY if not first <= day <= last)
-
-
-def all_of(tables: Sequence[str]) -> dict[str, list[date]]:
-    return dict.fromkeys(tables, SIXTY)
+EXERCISE = (
+    "run", "--partitions", f"{FIRST}..{LAST}", "--order", "asc", "--max-parallel", "2", "--retries", "2", "--canary", "2",
+    "--reason", "the exercise",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def damaged(station: Station) -> str:
-    """Sixty days over all tables with one file cut off in the middle; the backfill's id, once it is over."""
-    folder = station.landing / "outage_events" / f"year={BAD:%Y}" / f"month={BAD:%m}" / f"day={BAD:%d}"
-    (whole,) = folder.iterdir()
-    (station.home / whole.name).write_bytes(whole.read_bytes())
+def station(tmp_path_factory, spark):
+    with station_on(tmp_path_factory.mktemp("journeys"), LAST) as found:
+        yield found
+
+
+def but(first: date, last: date) -> str:
+    """The month's days without those from `first` to `last`."""
+    return spans(day for day in MONTH if not first <= day <= last)
+
+
+def file_of(station: Station, day: date) -> Path:
+    folder = station.landing / "outage_events" / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}"
+    return folder / "events.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def exercise(station: Station) -> str:
+    """What the exercise printed; one file was cut off in the middle."""
+    whole = file_of(station, BAD)
+    (station.home / "whole").write_bytes(whole.read_bytes())
     whole.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    options = FORCED | {"force": False}
-    backfill_id = station.dagster.launch(all_of(TABLES), options=options, tags={"backfill/who": "a journey"}, title="sixty")
-    station.finished(backfill_id)
-    return backfill_id
+    return station.backfill(*EXERCISE, code=1)
 
 
-def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_else(station: Station, damaged: str):
+def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_else(station: Station, exercise: str):
     found = {table: station.materialized(table) for table in TABLES}
     # Outages wait for two more days of updates; a week's sums look back six days.
     week = but(BAD - timedelta(days=2), BAD + timedelta(days=6))
@@ -51,56 +75,116 @@ def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_e
     history = but(BAD - timedelta(days=2), LAST)
     without = {table: but(BAD, BAD) for table in RAW} | {"staging/outages": but(BAD - timedelta(days=2), BAD)}
     assert found == without | {"features/region_daily": week, "features/region_history": history}
-    assert station.dagster.backfill(damaged)["status"] == "COMPLETED_FAILED"
 
 
-def test_the_run_names_the_day_and_the_file(station: Station, damaged: str):
+def test_the_end_of_the_run_names_the_day_the_file_and_what_waits(station: Station, exercise: str):
     file = f"outage_events/year=2019/month={BAD:%m}/day={BAD:%d}/events.jsonl.gz"
-    assert f"{BAD}: the source for {BAD} is damaged: {file} cannot be read to its end" in station.complaints(damaged)
+    damaged = f"failed: raw/rejected_lines {BAD}: the source for {BAD} is damaged: {file} cannot be read to its end"
+    assert damaged in exercise
+    assert "held back: staging/outages 2019-09-03..2019-09-05" in exercise
+    assert "then `backfill resume" in exercise.replace("\n", " ")
 
 
-def test_every_check_has_an_outcome_for_each_day_that_was_audited(station: Station, damaged: str):
-    good = {str(day): True for day in SIXTY if day != BAD}
+def test_every_check_has_an_outcome_for_each_day_that_was_audited(station: Station, exercise: str):
+    good = {str(day): True for day in MONTH if day != BAD}
     assert station.verdicts("raw/outage_events", "has_rows") == good
     assert station.verdicts("staging/outage_updates", "unique_key") == good
-    assert station.ask(questions.CHECK, table=key("raw/outage_events"), check="has_rows", day=str(BAD)) == [
-        {"status": "EXECUTION_FAILED", "evaluation": None}
-    ]
 
 
-def test_mended_and_launched_again_every_day_is_there_and_only_what_was_missing_was_computed(station: Station, damaged: str):
-    folder = station.landing / "outage_events" / f"year={BAD:%Y}" / f"month={BAD:%m}" / f"day={BAD:%d}"
-    (folder / "events.jsonl.gz").write_bytes((station.home / "events.jsonl.gz").read_bytes())
-    before = len(station.builds())
-    again = station.dagster.launch(all_of(TABLES), options=FORCED | {"force": False}, tags={}, title="mended")
-    assert station.finished(again) == "COMPLETED_SUCCESS", station.complaints(again)
-    computed = {table: spans(b.day for b in station.builds()[before:] if b.table == table) for table in TABLES}
-    assert {table: computed[table] for table in RAW} == dict.fromkeys(RAW, spans([BAD]))
-    assert computed["features/region_history"].endswith(f"..{LAST}")
-    assert {table: station.materialized(table) for table in TABLES} == dict.fromkeys(TABLES, spans(SIXTY))
-    rows = {table: sum(b.rows for (_, _), b in station.lake.ledger.standing([table]).items()) for table in TABLES}
-    expected = {"raw/outage_events": 212_989, "staging/outages": 40_256, "features/region_daily": 13_520}
-    assert {table: rows[table] for table in expected} == expected
+@pytest.fixture(scope="module")
+def mended(station: Station, exercise: str) -> str:
+    """What `backfill resume` printed, once the file was mended."""
+    file_of(station, BAD).write_bytes((station.home / "whole").read_bytes())
+    (only,) = [plan["plan"] for plan in station.asked_json("list")["plans"]]
+    return station.backfill("resume", only)
 
 
-def test_five_days_launched_by_table_touch_those_five_and_no_others(station: Station):
+def test_mended_and_resumed_every_day_is_there_and_none_was_built_twice(station: Station, mended: str):
+    builds = Counter((b.table, b.day, b.stands) for b in station.builds())
+    assert builds == {(t, d, True): 1 for t in TABLES for d in MONTH} | {("raw/rejected_lines", BAD, False): 1}
+    assert {table: station.materialized(table) for table in TABLES} == dict.fromkeys(TABLES, spans(MONTH))
+    (plan,) = station.asked_json("list")["plans"]
+    assert (plan["state"], plan["reason"]) == ("done", "the exercise")
+    assert {b.plan for b in station.builds()} == {plan["plan"]}
+
+
+def hold_what_the_oracle_says(station: Station) -> None:
+    with oracle_of(station.landing, FIRST, LAST) as oracle:
+        wrong = {
+            name: differences(oracle, name, DeltaTable(station.lake.path(name)).to_pyarrow_table())[:3] for name in OF_ORACLE
+        }
+    assert wrong == dict.fromkeys(OF_ORACLE, [])
+
+
+def test_the_month_is_what_duckdb_computes_from_the_files(station: Station, mended: str):
+    hold_what_the_oracle_says(station)
+
+
+def standing(station: Station) -> dict[tuple[str, date], tuple[set[str], list[str]]]:
+    """Of each day of each table, its files and its rows, read without the code under test."""
+    found = {}
+    for name in TABLES:
+        table = DeltaTable(station.lake.path(name))
+        files = pa.table(table.get_add_actions(flatten=True))
+        days = dict(zip(files["path"].to_pylist(), files[f"partition.{COLUMN[name]}"].to_pylist(), strict=True))
+        rows: dict[date, list[str]] = {}
+        for row in table.to_pyarrow_table().to_pylist():
+            rows.setdefault(row[COLUMN[name]], []).append(repr(sorted(row.items(), key=lambda item: item[0])))
+        for day in MONTH:
+            found[name, day] = ({file for file, of in days.items() if of == day}, sorted(rows.get(day, [])))
+    return found
+
+
+def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_rows_or_files(station: Station, mended: str):
+    before, builds = standing(station), len(station.builds())
+    for day in FIVE:  # redelivered without their last hundred lines
+        lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
+        file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
+    told = station.asked_json("status")["tables"]
+    changed = {as_day(d) for d, cell in told["raw/outage_events"].items() if cell["state"] == "outdated: source files changed"}
+    assert changed == set(FIVE)
+
+    end = station.asked_json("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
+    after = standing(station)
+    planned = {
+        (t, as_day(d)) for t, days in station.asked_json("show", end["plan"])["contents"]["reasons"].items() for d in days
+    }
+    computed = {(b.table, b.day) for b in station.builds()[builds:]}
+    different = {cell for cell in before if before[cell][1] != after[cell][1]}
+    assert {day for table, day in different if table in ("raw/outage_events", "staging/outage_updates")} == set(FIVE)
+    assert {day for table, day in different if table == "staging/outages"} <= set(between(FIRST, FIVE[-1]))
+    assert different <= computed <= planned
+    assert [cell for cell in before if cell not in computed and before[cell] != after[cell]] == []
+    assert end["saved"] == len(planned) - len(computed) > 0
+    assert {day for table, day in before if (table, day) not in planned} >= set(between(FIVE[-1] + timedelta(days=7), LAST))
+    hold_what_the_oracle_says(station)
+
+
+def test_a_backfill_launched_by_hand_is_listed_beside_the_plans(station: Station, mended: str):
     before = len(station.builds())
     days = list(between(date(2019, 8, 20), date(2019, 8, 24)))
     tables = ("raw/outage_events", "staging/outage_updates", "staging/outages")
-    backfill_id = station.dagster.launch(dict.fromkeys(tables, days), options=FORCED, tags={}, title="five")
+    backfill_id = station.dagster.launch(dict.fromkeys(tables, days), options=FORCED, tags={"user": "ada"}, title="by hand")
     assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
     written = station.builds()[before:]
     assert sorted((b.table, b.day, b.outcome) for b in written) == sorted((t, d, "unchanged") for t in tables for d in days)
+    listed = station.asked_json("list")["backfills"]
+    assert [(b["backfill"], b["title"], b["who"]) for b in listed if not b["plan"]] == [(backfill_id, "by hand", "ada")]
 
 
 def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: Station):
     before = station.builds()
-    with pytest.raises(UsageError, match="2018-01-01 is outside the calendar of raw/outage_events, which runs from 2019-08-15"):
-        station.dagster.launch({"raw/outage_events": [date(2018, 1, 1)]}, options=FORCED, tags={}, title="too early")
+    for day in (date(2018, 1, 1), LAST + timedelta(days=1)):
+        with pytest.raises(UsageError, match=f"{day} is outside the calendar of raw/outage_events, which runs from {FIRST}"):
+            station.dagster.launch({"raw/outage_events": [day]}, options=FORCED, tags={}, title="off the calendar")
     assert station.builds() == before
 
 
-def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station):
+def test_the_records_agree_after_all_that(station: Station, mended: str):
+    assert "differ" not in station.backfill("reconcile")
+
+
+def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mended: str):
     state = station.ask(questions.START_SCHEDULE, schedule=SCHEDULE)["scheduleState"]
 
     def ticked() -> list[str]:
@@ -122,14 +206,12 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     assert before is not None
     engine = psutil.Process(before.children["engine"])
 
-    def at_work() -> bool:
-        return any(step["status"] == "IN_PROGRESS" for run in station.dagster.runs(backfill_id) for step in run["stepStats"])
-
     def worked() -> float:
         return float(engine.cpu_times().user)
 
-    backfill_id = station.dagster.launch(all_of(["raw/outage_events"]), options=FORCED, tags={}, title="the engine dies")
-    eventually(at_work, what="the step has begun")
+    days = {"raw/outage_events": MONTH}
+    backfill_id = station.dagster.launch(days, options=FORCED, tags={}, title="the engine dies")
+    station.process_of(backfill_id)
     idle = worked()
     eventually(lambda: worked() > idle + 2, what="the engine computes")
     os.kill(engine.pid, signal.SIGKILL)
@@ -140,4 +222,4 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     assert after.children["engine"] != engine.pid
     (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]
     outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run]
-    assert outcomes == [(at, "failed") for at in SIXTY] + [(at, "unchanged") for at in SIXTY]
+    assert outcomes == [(at, "failed") for at in MONTH] + [(at, "unchanged") for at in MONTH]

@@ -1,0 +1,141 @@
+"""What goes wrong in the middle of a plan, on real servers: nothing is done twice, and the plan comes to its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from backfill_assets.calendar import between
+from tests.journeys import questions
+from tests.journeys.conftest import PROJECT, station_on
+from tests.journeys.station import FIRST, Station, ended, eventually
+
+LAST = date(2019, 8, 20)
+DAYS = list(between(FIRST, LAST))
+RAW = "raw/outage_events"
+# Three chunks of two days, one after the other, computed whatever there is.
+CHUNKS = ("run", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--force", "--canary", "0", "--days-per-run", "2")
+
+
+@pytest.fixture(scope="module")
+def station(tmp_path_factory, spark):
+    """Servers on a copy of the project, whose code may be changed."""
+    home = tmp_path_factory.mktemp("faults")
+    project = home / "project"
+    shutil.copytree(PROJECT / "backfill_assets", project / "backfill_assets")
+    for name in ("workspace.yaml", "dagster.yaml"):
+        shutil.copy(PROJECT / name, project / name)
+    with station_on(home, LAST, project) as found:
+        found.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--target", f"{RAW},raw/rejected_lines", "--canary", "0")
+        yield found
+
+
+def started(station: Station, reason: str) -> tuple[str, Popen[str]]:
+    """A forced plan of three chunks, at work; its id and its process."""
+    known = {plan["plan"] for plan in station.asked_json("list")["plans"]}
+    process = station.started(*CHUNKS, "--reason", reason)
+
+    def begun() -> list[str]:
+        plans = [plan["plan"] for plan in station.asked_json("list")["plans"] if plan["plan"] not in known]
+        return [plan for plan in plans if station.of_plan(plan)]
+
+    (plan,) = eventually(begun, what="a chunk was launched")
+    return plan, process
+
+
+def built_by(station: Station, plan: str) -> Counter[date]:
+    return Counter(build.day for build in station.builds() if build.plan == plan and build.stands)
+
+
+def chunks_of(station: Station, plan: str) -> list[str]:
+    return [each["tags"]["backfill/chunk"] for each in station.of_plan(plan)]
+
+
+def test_a_run_that_is_killed_is_launched_again_and_no_day_is_built_twice(station: Station):
+    plan, command = started(station, "a run is killed")
+    os.kill(station.process_of(station.of_plan(plan)[0]["id"]), signal.SIGKILL)
+    assert f"Plan {plan}: done" in ended(command, 0)
+    assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+    assert sorted(chunks_of(station, plan)) == ["1", "1", "2", "3"]
+
+
+def test_a_command_that_is_killed_is_gone_on_with_and_no_chunk_is_launched_twice(station: Station):
+    plan, command = started(station, "the command is killed")
+    command.kill()
+    command.wait()
+    assert f"Plan {plan}: done" in station.backfill("resume", plan)
+    assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+    assert chunks_of(station, plan) == ["1", "2", "3"]
+
+
+def test_servers_that_are_ended_and_started_again_in_the_middle_are_waited_for(station: Station):
+    plan, command = started(station, "the servers are restarted")
+    station.up.end()
+    station.up.start()
+    assert f"Plan {plan}: done" in ended(command, 0)
+    assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+
+
+def test_a_cancelled_plan_stops_cleanly_and_can_be_gone_on_with(station: Station):
+    plan, command = started(station, "cancelled")
+    assert f"Plan {plan} is cancelled" in station.backfill("cancel", plan)
+    assert f"Plan {plan}: cancelled" in ended(command, 1)
+    assert all(each["status"] in ("CANCELED", "COMPLETED_SUCCESS", "COMPLETED") for each in station.of_plan(plan))
+    launched = len(station.of_plan(plan))
+    assert launched < 3
+    assert f"Plan {plan}: done" in station.backfill("resume", plan)
+    assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+
+
+def test_two_plans_that_overlap_are_not_carried_out_at_once(station: Station):
+    plan, command = started(station, "the first of two")
+    refused = station.backfill(*CHUNKS, "--reason", "the second of two", code=4)
+    assert f"is in plan {plan} too, which is open" in refused
+    again = station.backfill("resume", plan, code=4)
+    assert f"Another command is at work on plan {plan}. Nothing was launched." in again
+    ended(command, 0)
+    assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+
+
+def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_which_table(station: Station):
+    plan, command = started(station, "the code is changed")
+    source = station.project / "backfill_assets" / "layers" / "raw.py"
+    before = source.read_text()
+    changed = changed_body(before)
+    try:
+        source.write_text(changed)
+        assert station.ask(questions.RELOAD, location="backfill_assets")["loadStatus"] == "LOADED"
+        told = ended(command, 1)
+        assert f"The code is not the one that plan {plan} was made for: {RAW} (planned " in told
+        assert len(built_by(station, plan)) < len(DAYS)
+        assert f"plan {plan} was made for: {RAW}" in station.backfill("resume", plan, code=2)
+    finally:
+        source.write_text(before)
+        station.ask(questions.RELOAD, location="backfill_assets")
+    assert f"Plan {plan}: done" in station.backfill("resume", plan)
+    assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+
+
+def changed_body(source: str) -> str:
+    """The module with one more call in the body of `outage_events`."""
+    head, name, rest = source.partition("def outage_events(")
+    body, arrow, after = rest.partition("    return ")
+    assert name
+    assert arrow
+    line, newline, tail = after.partition("\n")
+    return f"{head}{name}{body}{arrow}{line}.where('true'){newline}{tail}"
+
+
+def test_a_server_that_is_not_there_is_said_and_nothing_is_noted(station: Station, tmp_path: Path):
+    env = dict(station.env) | {"BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
+    plan = station.asked_json("plan", *CHUNKS[1:], "--reason", "no server")["id"]
+    away = Station(station.dagster, station.home, station.landing, station.project, env, station.up)
+    assert "No Dagster webserver answers at http://127.0.0.1:9" in away.backfill("run", plan, code=3)
+    assert station.asked_json("show", plan)["events"] == []
