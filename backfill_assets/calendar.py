@@ -12,6 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 
 from backfill_assets.errors import UsageError
 
+# Tells of a day others around it, by their ordinals.
+Around = Callable[[date], range]
+
 
 def today_utc() -> date:
     return datetime.now(UTC).date()
@@ -39,6 +42,16 @@ class Calendar:
         """Those of `days` that exist, in their order."""
         first, last = self.first, self.last
         return [day for day in days if first <= day <= last]
+
+    def around(self, first: int, last: int) -> Around:
+        """Of any day, those that exist from `first` to `last` days after it; a growing calendar stands still meanwhile."""
+        lowest, highest = self.first.toordinal(), self.last.toordinal()
+
+        def existing(day: date) -> range:
+            start, end = day.toordinal() + first, day.toordinal() + last
+            return range(start if start > lowest else lowest, (end if end < highest else highest) + 1)
+
+        return existing
 
     def select(self, text: str) -> list[date]:
         """The days that `text` names: `A`, `A..B`, `A,B,C..D` or `last 7`.
@@ -90,6 +103,15 @@ def around(day: date, first: int, last: int) -> list[date]:
     """The days from `first` to `last` days after `day`; before it, where they are negative."""
     here = day.toordinal()
     return [date.fromordinal(n) for n in range(here + first, here + last + 1)]
+
+
+def reach(days: Iterable[date], first: int, last: int) -> list[date]:
+    """Every day from `first` to `last` days after one of `days`, each once, in order."""
+    found: list[int] = []
+    for here in sorted(day.toordinal() for day in days):
+        start = here + first
+        found += range(max(start, found[-1] + 1) if found else start, here + last + 1)
+    return [date.fromordinal(n) for n in found]
 
 
 def islands(days: Iterable[date]) -> list[list[date]]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backfill_assets.backfill import history
-from backfill_assets.backfill.choose import KINDS, Choice, Graph, Wish, choose
+from backfill_assets.backfill.choose import KINDS, Choice, Wish, choose
 from backfill_assets.backfill.estimate import Estimate, estimate
+from backfill_assets.backfill.graph import Graph
 from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.backfill.launch import Launcher
 from backfill_assets.backfill.left import Left, left_of

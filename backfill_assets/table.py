@@ -57,7 +57,11 @@ class Window:
         return around(day, self.first, self.last)
 
     def needed(self, day: date) -> list[date]:
-        return around(day, self.first, min(self.last, self.wait_for))
+        return around(day, self.first, self.last_needed)
+
+    @property
+    def last_needed(self) -> int:
+        return min(self.last, self.wait_for)
 
 
 @dataclass(frozen=True)

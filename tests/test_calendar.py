@@ -1,8 +1,10 @@
 from datetime import date
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from backfill_assets.calendar import Calendar, islands, ranges
+from backfill_assets.calendar import Calendar, around, islands, ranges, reach
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slices import condition
 from tests.deliveries import day, days
@@ -98,3 +100,19 @@ def test_a_slice_is_exactly_its_days(those, sql):
 
 def test_days_are_written_as_ranges():
     assert ranges(days(4, 0, 1, 2)) == "2019-08-15..2019-08-17, 2019-08-19"
+
+
+spans = st.tuples(st.integers(-4, 4), st.integers(-4, 4))
+
+
+@given(st.sets(st.integers(0, 20)), spans)
+def test_windows_over_many_days_reach_what_each_reaches_alone(numbers, span):
+    alone = {other for n in numbers for other in around(day(n), *span)}
+    assert reach({day(n) for n in numbers}, *span) == sorted(alone)
+
+
+@given(st.integers(-3, 12), spans)
+def test_the_days_around_a_day_are_those_that_exist(number, span):
+    calendar = Calendar(day(0), day(9))
+    found = [date.fromordinal(n) for n in calendar.around(*span)(day(number))]
+    assert found == calendar.clip(around(day(number), *span))

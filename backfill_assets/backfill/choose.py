@@ -6,15 +6,13 @@ tables' windows. Cells that could not be built (no delivery, an input that is ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
 
+from backfill_assets.backfill.graph import Graph
 from backfill_assets.backfill.status import Finding, State
-from backfill_assets.calendar import Calendar, around
 from backfill_assets.lake.latest import Cell
-from backfill_assets.table import Table, Window
 
 # What `--only` names, and the states it stands for.
 KINDS = {
@@ -25,6 +23,7 @@ KINDS = {
 # How the reason begins of a cell that is planned only because of what it reads.
 READS = "reads "
 OUTDATED = KINDS["outdated"] | KINDS["failed"]
+NOT_NOW = {State.NOT_DUE, State.RUNNING}
 
 
 @dataclass(frozen=True)
@@ -47,49 +46,10 @@ class Choice:
     left_out: dict[Cell, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Graph:
-    """Which cells read which, on one calendar. `tables` come inputs first."""
-
-    tables: Sequence[Table]
-    calendar: Calendar
-
-    def reads(self, cell: Cell) -> Iterator[Cell]:
-        """Every cell that this one may read, waited for or not."""
-        windows = self._by_name[cell[0]].windows()
-        return ((other.name, day) for other, w in windows for day in self.calendar.clip(w.days(cell[1])))
-
-    def needs(self, cell: Cell) -> Iterator[Cell]:
-        """The cells without which this one cannot be built."""
-        windows = self._by_name[cell[0]].windows()
-        return ((other.name, day) for other, w in windows for day in self.calendar.clip(w.needed(cell[1])))
-
-    def readers(self, cell: Cell) -> Iterator[Cell]:
-        """Every cell that may read this one."""
-        back = [(name, -w.last, -w.first) for name, w in self._readers.get(cell[0], ())]
-        return ((name, day) for name, first, last in back for day in self.calendar.clip(around(cell[1], first, last)))
-
-    def in_order(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Inputs before what reads them: by table, and by day within one that reads itself."""
-        place = {table.name: n for n, table in enumerate(self.tables)}
-        return sorted(cells, key=lambda cell: (place[cell[0]], cell[1]))
-
-    @cached_property
-    def _by_name(self) -> dict[str, Table]:
-        return {table.name: table for table in self.tables}
-
-    @cached_property
-    def _readers(self) -> dict[str, list[tuple[str, Window]]]:
-        found: dict[str, list[tuple[str, Window]]] = {}
-        for table in self.tables:
-            for other, w in table.windows():
-                found.setdefault(other.name, []).append((table.name, w))
-        return found
-
-
 def choose(wish: Wish, graph: Graph, status: Mapping[Cell, Finding]) -> Choice:
     """The cells to build. `status` has every cell of every table of the graph, on its whole calendar."""
-    wanted = {cell: reason for cell in _asked(wish, graph) if (reason := _reason(wish, status[cell]))}
+    states = frozenset[State]().union(*(KINDS[kind] for kind in wish.only))
+    wanted = {cell: reason for cell in _asked(wish, graph) if (reason := _reason(wish.force, states, status[cell]))}
     asked = set(wanted)
     if wish.upstream:
         wanted |= _above(wanted, graph, status)
@@ -103,11 +63,10 @@ def _asked(wish: Wish, graph: Graph) -> Iterator[Cell]:
     return ((table.name, day) for table in graph.tables if table.name in wish.tables for day in wish.days)
 
 
-def _reason(wish: Wish, found: Finding) -> str:
-    chosen = any(found.state in KINDS[kind] for kind in wish.only)
-    if chosen:
+def _reason(force: bool, states: Collection[State], found: Finding) -> str:
+    if found.state in states:
         return found.state.value
-    return "forced" if wish.force and found.state != State.RUNNING else ""
+    return "forced" if force and found.state != State.RUNNING else ""
 
 
 def _above(wanted: Mapping[Cell, str], graph: Graph, status: Mapping[Cell, Finding]) -> dict[Cell, str]:
@@ -132,11 +91,14 @@ def _above(wanted: Mapping[Cell, str], graph: Graph, status: Mapping[Cell, Findi
 def _below(cells: Mapping[Cell, str], graph: Graph, status: Mapping[Cell, Finding]) -> dict[Cell, str]:
     """What reads a chosen cell, and what reads those: each may come out different once its input has been rebuilt."""
     found: dict[Cell, str] = {}
-    left = graph.in_order(cells)
+    left, before = graph.in_order(cells), dict[str, date]()
     for cell in left:
-        for reader in graph.readers(cell):
-            if reader not in cells and reader not in found and status[reader].state not in (State.NOT_DUE, State.RUNNING):
-                found[reader] = f"{READS}{cell[0]} {cell[1]}"
+        # What reads the day looked at before has been found with it.
+        readers = graph.readers(cell, since=before.get(cell[0]))
+        before[cell[0]] = cell[1]
+        for reader in readers:
+            if reader not in cells and reader not in found and status[reader].state not in NOT_NOW:
+                found[reader] = f"{READS}{cell[0]} {cell[1].isoformat()}"
                 left.append(reader)
     return found
 
@@ -146,12 +108,21 @@ def _possible(
 ) -> Choice:
     """`wanted` without what lacks a delivery, or an input that neither stands nor is built along."""
     choice = Choice({}, dict(known or {}))
-    for cell in graph.in_order(wanted):
-        lacking = [other for other in graph.needs(cell) if other not in choice.cells and not status[other].stands]
-        if status[cell].undelivered:
-            choice.left_out[cell] = status[cell].why
-        elif lacking:
-            choice.left_out[cell] = f"needs {lacking[0][0]} {lacking[0][1]}"
-        else:
-            choice.cells[cell] = wanted[cell]
+    there: dict[str, set[date]] = {table.name: set() for table in graph.tables}
+    for (name, day), found in status.items():
+        if found.stands:
+            there[name].add(day)
+    days = graph.by_table(wanted)
+    for table in graph.tables:
+        doubtful = graph.doubtful(table, there)
+        for cell in ((table.name, day) for day in days[table.name]):
+            needed = graph.needs(cell) if cell[1] in doubtful else ()
+            lacking = next(((other, day) for other, day in needed if day not in there[other]), None)
+            if status[cell].undelivered:
+                choice.left_out[cell] = status[cell].why
+            elif lacking:
+                choice.left_out[cell] = f"needs {lacking[0]} {lacking[1]}"
+            else:
+                choice.cells[cell] = wanted[cell]
+                there[table.name].add(cell[1])
     return choice

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from backfill_assets.backfill.choose import Graph
-from backfill_assets.calendar import islands
+from backfill_assets.backfill.graph import Graph
+from backfill_assets.calendar import islands, reach
 from backfill_assets.lake.latest import Cell
 from backfill_assets.table import Table
 
 Order = Literal["asc", "desc"]
+# Of each table, the number of the group that each of its days is built with.
+Place = dict[str, dict[date, int]]
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,16 @@ def cut(cells: Collection[Cell], graph: Graph, *, days_per_run: int, order: Orde
     what is made from those, wait instead for their inputs: going back in time, they would drag all of history into the
     first chunk.
     """
-    groups = _groups(sorted({day for _, day in cells}), days_per_run, order, canary)
+    planned = {table: set(days) for table, days in graph.by_table(cells).items()}
+    groups = _groups(sorted(set().union(*planned.values())), days_per_run, order, canary)
+    patient = _patient(graph.tables)
+    place: Place = {table.name: {} for table in graph.tables}
+    for number, group in enumerate(groups):
+        _take(number, group, planned, [table for table in graph.tables if table.name not in patient], place)
     own = {day: number for number, group in enumerate(groups) for day in group}
-    patient, place, planned = _patient(graph.tables), dict[Cell, int](), set(cells)
-    ordered = graph.in_order(cells)
-    for cell in sorted((c for c in ordered if c[0] not in patient), key=lambda c: own[c[1]]):
-        _take(cell, own[cell[1]], planned, graph, place)
-    for cell in (c for c in ordered if c[0] in patient):
-        place[cell] = max([own[cell[1]], *(place[other] for other in graph.reads(cell) if other in place)])
+    for name in (table.name for table in graph.tables if table.name in patient):
+        for day in sorted(planned[name]):
+            place[name][day] = max([own[day], *(place[other].get(at, 0) for other, at in graph.reads((name, day)))])
     return _chunks(place, graph)
 
 
@@ -62,21 +66,31 @@ def _patient(tables: Sequence[Table]) -> set[str]:
     return found
 
 
-def _take(cell: Cell, number: int, cells: set[Cell], graph: Graph, place: dict[Cell, int]) -> None:
-    left = [cell]
-    while left:
-        each = left.pop()
-        if each in cells and each not in place:
-            place[each] = number
-            left += graph.reads(each)
+def _take(
+    number: int, group: Collection[date], planned: Mapping[str, set[date]], tables: Sequence[Table], place: Place
+) -> None:
+    """Place the days of a group, and what they read of the plan, where they are not placed yet."""
+    wanted = {table.name: set(group) for table in tables}
+    for table in reversed(tables):
+        days = [day for day in wanted[table.name] & planned[table.name] if day not in place[table.name]]
+        place[table.name].update(dict.fromkeys(days, number))
+        for other, w in table.windows():
+            wanted[other.name].update(reach(days, w.first, w.last))
 
 
-def _chunks(place: Mapping[Cell, int], graph: Graph) -> list[Chunk]:
-    numbers = {number: n for n, number in enumerate(sorted(set(place.values())))}
-    after: dict[int, set[int]] = {n: set() for n in numbers.values()}
-    days: dict[int, dict[str, list[date]]] = {n: {} for n in numbers.values()}
-    for cell in graph.in_order(place):
-        number = numbers[place[cell]]
-        days[number].setdefault(cell[0], []).append(cell[1])
-        after[number] |= {numbers[place[o]] for o in graph.reads(cell) if o in place} - {number}
-    return [Chunk(n, days[n], sorted(after[n])) for n in sorted(days)]
+def _chunks(place: Place, graph: Graph) -> list[Chunk]:
+    numbers = {number: n for n, number in enumerate(sorted({n for of in place.values() for n in of.values()}))}
+    days: list[dict[str, list[date]]] = [{} for _ in numbers]
+    for name, of in place.items():
+        for day, number in sorted(of.items()):
+            days[numbers[number]].setdefault(name, []).append(day)
+    chunks = []
+    for n, each in enumerate(days):
+        read = {
+            numbers[place[other.name][day]]
+            for table in graph.tables if table.name in each
+            for other, w in table.windows()
+            for day in reach(each[table.name], w.first, w.last) if day in place[other.name]
+        }  # fmt: skip
+        chunks.append(Chunk(n, each, sorted(read - {n})))
+    return chunks

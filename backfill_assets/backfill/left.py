@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.backfill.choose import Graph
+from backfill_assets.backfill.graph import Graph
 from backfill_assets.backfill.plan import Plan
 from backfill_assets.backfill.status import Finding, State
 from backfill_assets.lake.latest import Cell, Latest

@@ -13,8 +13,9 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.backfill.choose import READS, Choice, Graph
+from backfill_assets.backfill.choose import READS, Choice
 from backfill_assets.backfill.chunks import Chunk, Order, cut
+from backfill_assets.backfill.graph import Graph
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.latest import Cell
 from backfill_assets.lake.records import WriteMode
@@ -55,7 +56,7 @@ class Plan:
     def contents(self) -> str:
         """The plan as JSON, the same text for the same plan."""
         chunks = [
-            {"days": {t: [str(d) for d in days] for t, days in chunk.days.items()}, "after": list(chunk.after)}
+            {"days": {t: [d.isoformat() for d in days] for t, days in chunk.days.items()}, "after": list(chunk.after)}
             for chunk in self.chunks
         ]
         how = asdict(self.how) | {"spark_conf": dict(sorted(self.how.spark_conf.items()))}
@@ -102,9 +103,8 @@ def make(choice: Choice, graph: Graph, how: How) -> Plan:
             f"Nothing of what was asked for can be built:{why}\nNothing was planned. --upstream plans what these days lack; "
             "see `backfill status`."
         )
-    reasons: dict[str, dict[str, str]] = {}
-    for table, day in graph.in_order(choice.cells):
-        reasons.setdefault(table, {})[str(day)] = choice.cells[table, day]
+    planned = {table: days for table, days in graph.by_table(choice.cells).items() if days}
+    reasons = {table: {day.isoformat(): choice.cells[table, day] for day in days} for table, days in planned.items()}
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
     chunks = cut(choice.cells, graph, days_per_run=how.days_per_run, order=how.order, canary=how.canary)
     return Plan(code, reasons, chunks, how)

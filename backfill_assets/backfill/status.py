@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from functools import cache, cached_property
 
-from backfill_assets.build.due import CODE, OF_SOURCE, delivered_for, difference, inputs_of, lacking
+from backfill_assets.build.due import CODE, OF_SOURCE, Inputs, delivered_for, difference, lacking
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Cell, Latest
@@ -69,54 +70,57 @@ def status_of(
     running: Mapping[Cell, str] | None = None,
 ) -> Status:
     """Look at each of `days` of each of `tables`. `running` names the run that is at work on a day."""
-    look, at_work, cells = _Look(latest, calendar), running or {}, dict[Cell, Finding]()
+    growing, still = calendar.fixed_last is None, Calendar(calendar.first, calendar.last)
+    at_work, cells, finding = running or {}, dict[Cell, Finding](), cache(Finding)  # most days are found alike
     for table in tables:
+        look = _Look(table, latest, still, growing)
         delivered = delivered_for(table, days)
         for day in days:
             cell, source = (table.name, day), delivered.get(day, {})
-            state, why = (State.RUNNING, f"run {at_work[cell]}") if cell in at_work else look.at(table, day, source)
-            cells[cell] = Finding(state, why, cell in latest.standing, isinstance(source, SourceError))
+            state, why = (State.RUNNING, f"run {at_work[cell]}") if cell in at_work else look.at(day, source)
+            cells[cell] = finding(state, why, cell in latest.standing, isinstance(source, SourceError))
     return Status([table.name for table in tables], list(days), cells)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Look:
-    """One look at the record, on one calendar: a growing one stands still meanwhile."""
+    """One look at the record of a table, on one calendar: a growing one stands still meanwhile."""
 
+    table: Table
     latest: Latest
     calendar: Calendar
-    growing: bool = field(init=False)
+    growing: bool
 
-    def __post_init__(self) -> None:
-        self.growing = self.calendar.fixed_last is None
-        self.calendar = Calendar(self.calendar.first, self.calendar.last)
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs(self.table, self.latest.standing, self.calendar)
 
-    def at(self, table: Table, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
-        cell = (table.name, day)
+    def at(self, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
+        cell = (self.table.name, day)
         standing, last = self.latest.standing.get(cell), self.latest.last.get(cell)
-        changed, why = self._changed(table, day, standing, source) if standing else ("", "")
+        changed, why = self._changed(day, standing, source) if standing else ("", "")
         if standing and not changed:
             return State.UP_TO_DATE, why
         if last and not last.stands:
             return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
         if standing:
-            return _outdated(table, day, changed, why, standing.code_version)
-        return self._never_built(table, day, source)
+            return _outdated(self.table, day, changed, why, standing.code_version)
+        return self._never_built(day, source)
 
-    def _changed(self, table: Table, day: date, standing: Build, source: dict[str, str] | SourceError) -> tuple[str, str]:
+    def _changed(self, day: date, standing: Build, source: dict[str, str] | SourceError) -> tuple[str, str]:
         """What has changed since the build that stands, and what to add to that."""
         if isinstance(source, NotDelivered):  # moved away since: what was built from it stays right
-            changed = CODE if standing.code_version != table.version else ""
+            changed = CODE if standing.code_version != self.table.version else ""
             return changed, f"{source} any more"
         if isinstance(source, SourceError):
             return OF_SOURCE, str(source)
-        return difference(table, standing, source | inputs_of(table, day, self.latest.standing, self.calendar)), ""
+        return difference(self.table, standing, source | self._inputs.of(day)), ""
 
-    def _never_built(self, table: Table, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
-        late = [d for _, window in table.windows() for d in window.needed(day) if d > self.calendar.last]
+    def _never_built(self, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
+        late = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
         if late and self.growing:
             return State.NOT_DUE, f"complete once {max(late)} is in"
-        needs = lacking(table, day, self.latest.standing, self.calendar)
+        needs = lacking(self.table, day, self.latest.standing, self.calendar)
         said = str(source) if isinstance(source, SourceError) else ""
         return State.MISSING, said or (f"needs {needs}" if needs else "never built")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cache, partial
 
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import SourceError
@@ -65,21 +66,40 @@ def delivered_for(table: Table, days: Sequence[date]) -> dict[date, dict[str, st
     if source is None:
         return {}
     marks = source.fingerprints(days)
-    return {d: m if isinstance(m, SourceError) else {f"{OF_SOURCE}{source.name}@{d}": m} for d, m in marks.items()}
+    return {d: m if isinstance(m, SourceError) else {f"{OF_SOURCE}{source.name}@{d.isoformat()}": m} for d, m in marks.items()}
 
 
 def inputs_of(table: Table, day: date, standing: Standing, calendar: Calendar) -> dict[str, str]:
     """What `day` is computed from: `table@day` to fingerprint. Only the parts about `day` of an input with another day."""
-    found: dict[str, str] = {}
-    about = day.isoformat()
-    for other, window in table.windows():
-        name, by_part = other.name, table.matches_by_part(other)
-        for needed in calendar.clip(window.days(day)):
-            build = standing.get((name, needed))
-            mark = build and (build.parts.get(about) if by_part else build.fingerprint)
-            if mark:
-                found[f"{name}@{needed.isoformat()}"] = mark
-    return found
+    return Inputs(table, standing, calendar).of(day)
+
+
+class Inputs:
+    """The same for many days of one table: what stands of a day that several of them read is looked up once."""
+
+    def __init__(self, table: Table, standing: Standing, calendar: Calendar) -> None:
+        self._reads = [
+            (calendar.around(w.first, w.last), cache(partial(_built, standing, other.name)), table.matches_by_part(other))
+            for other, w in table.windows()
+        ]
+
+    def of(self, day: date) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for around, built, by_part in self._reads:
+            there = filter(None, map(built, around(day)))
+            if by_part:
+                about = day.isoformat()
+                found.update([(name, parts[about]) for name, _, parts in there if parts.get(about)])
+            else:
+                found.update([(name, mark) for name, mark, _ in there if mark])
+        return found
+
+
+def _built(standing: Standing, table: str, ordinal: int) -> tuple[str, str, Mapping[str, str]] | None:
+    """The name of a day among inputs, and its fingerprint, whole and in parts; None where nothing stands."""
+    day = date.fromordinal(ordinal)
+    build = standing.get((table, day))
+    return (f"{table}@{day.isoformat()}", build.fingerprint, build.parts) if build else None
 
 
 def lacking(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from backfill_assets.lake.ledger import Ledger, committed_builds, opened, version_of
 from backfill_assets.lake.records import Build, from_arrow
@@ -28,9 +29,10 @@ class Latest:
 
     def add(self, builds: Iterable[Build]) -> None:
         for build in builds:
-            self.last[build.table, build.day] = build
+            cell = (build.table, build.day)
+            self.last[cell] = build
             if build.stands:
-                self.standing[build.table, build.day] = build
+                self.standing[cell] = build
 
 
 def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
@@ -38,9 +40,9 @@ def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
     found, recorded = Latest(), dict.fromkeys(tables, -1)
     table = opened(ledger.path)
     if table is not None:
-        rows = table.to_pyarrow_table(columns=list(WHAT_STATUS_NEEDS), filters=[("table", "in", sorted(tables))]).sort_by("at")
-        for name, version in zip(*(rows[c].to_pylist() for c in ("table", "delta_version")), strict=True):
-            recorded[name] = max(recorded[name], version)
+        rows = table.to_pyarrow_table(columns=list(WHAT_STATUS_NEEDS), filters=[("table", "in", sorted(tables))])
+        for newest in rows.group_by("table").aggregate([("delta_version", "max")]).to_pylist():
+            recorded[newest["table"]] = newest["delta_version_max"]
         found.add(from_arrow(rows.take(_last_rows(rows))))
     for name, version in recorded.items():
         path = f"{ledger.root}/{name}"
@@ -49,10 +51,10 @@ def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
     return found
 
 
-def _last_rows(rows: pa.Table) -> list[int]:
+def _last_rows(rows: pa.Table) -> pa.Array:
     """Where the last build of each cell is, and the last that stands; in order of time."""
-    last: dict[tuple[Cell, bool], int] = {}
-    columns = (rows[name].to_pylist() for name in ("table", "day", "outcome"))
-    for number, (table, day, outcome) in enumerate(zip(*columns, strict=True)):
-        last[(table, day), outcome == "failed"] = number
-    return sorted(last.values())
+    by_time = pc.sort_indices(rows["at"])
+    cells = rows.select(["table", "day"]).append_column("failed", pc.equal(rows["outcome"], "failed")).take(by_time)
+    numbered = cells.append_column("number", pa.array(range(len(by_time))))
+    last = numbered.group_by(["table", "day", "failed"]).aggregate([("number", "max")])["number_max"]
+    return by_time.take(last.sort())
