@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -83,7 +83,7 @@ def station_on(home: Path, last: date, project: Path = PROJECT) -> Iterator[Stat
             up.process.kill()
 
 
-def deliver(landing: Path, days: Sequence[date] | Iterator[date]) -> None:
+def deliver(landing: Path, days: Iterable[date]) -> None:
     for day in days:
         folder = Path(SAMPLE.name) / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}"
         shutil.copytree(SAMPLE.parent / folder, landing / folder)

@@ -64,7 +64,9 @@ MESSAGES = """query ($run: ID!) {
 RELOAD = """mutation ($location: String!) {
   reloadRepositoryLocation(repositoryLocationName: $location) {
     __typename
-    ... on WorkspaceLocationEntry { loadStatus locationOrLoadError { __typename ... on PythonError { message } } }
+    ... on WorkspaceLocationEntry {
+      loadStatus locationOrLoadError { __typename ... on RepositoryLocation { name } ... on PythonError { message } }
+    }
     ... on ReloadNotSupported { message }
     ... on RepositoryLocationNotFound { message }
     ... on UnauthorizedError { message }
