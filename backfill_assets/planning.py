@@ -96,7 +96,7 @@ def planned(asked: Asked, chosen: Settings) -> Planned:
     plans = Plans(chosen.lake)
     history.refuse_overlap(plan, plans)
     plans.keep(plan.id, plan.contents())
-    return Planned(plan, choice, estimate(plan.cells(), record.last.values()))
+    return Planned(plan, choice, estimate(plan.cells(), record.last.values(), len(plan.chunks)))
 
 
 def text_of(days: str) -> str:

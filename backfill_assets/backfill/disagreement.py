@@ -48,4 +48,4 @@ class Disagreement:
             return "No table of that name is built any more: bring it back into the catalog, or remove its folder."
         days = ranges(self.days).replace(", ", ",")
         force = " --force" if self.kind in BY_FORCE else ""
-        return f"Build again: `backfill plan --partitions {days} --target {self.table}{force}`."
+        return f"Build again: `backfill run --partitions {days} --target {self.table}{force}`."

@@ -75,8 +75,14 @@ class Dagster:
         return {name_of(node["assetKey"]): node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]}
 
     def code(self) -> dict[str, str]:
-        """The code version of every daily table, as the webserver has it loaded."""
-        return {name: str(node["opVersion"]) for name, node in self._nodes().items()}
+        """The code version of every daily table, as the webserver has it loaded; ServiceUnavailable while it has none."""
+        found = {name: str(node["opVersion"]) for name, node in self._nodes().items()}
+        if not found:  # as it starts, or after the code failed to load
+            raise ServiceUnavailable(
+                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start, or see the code "
+                f"location's error at {self.url}/deployment."
+            )
+        return found
 
     def launch(
         self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str

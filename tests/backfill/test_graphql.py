@@ -86,6 +86,11 @@ def test_a_server_that_is_not_there_is_unavailable():
     assert not dagster.answers()
 
 
+def test_a_webserver_that_has_not_loaded_the_code_yet_is_unavailable():
+    with pytest.raises(ServiceUnavailable, match="has no tables loaded"):
+        answering({"data": {"assetNodes": []}}).code()
+
+
 def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
     def time_out(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("slow")

@@ -77,6 +77,12 @@ def test_days_take_what_days_of_their_table_took():
     assert (found.minutes, found.spread) == (4.0, 1.0)  # four days of a minute; 30 s of spread each, squared and added
 
 
+def test_each_chunk_waits_for_the_daemon():
+    record = built(raw, 0, seconds=60.0).values()
+    assert estimate([(raw.name, at) for at in days(2, 3)], record, chunks=2).minutes == 3.0
+    assert estimate([(updates.name, day(2))], record, chunks=2).minutes == 0.0
+
+
 def test_a_table_without_a_record_is_unknown():
     record = built(raw, 0, seconds=60.0).values()
     found = estimate(CELLS, record)

@@ -147,9 +147,9 @@ def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
     told = [
         "staging/outages: rewritten by somebody else: 2019-08-15",
         "  commit 1 (DELETE), after our commit 0",
-        "  Build again: `backfill plan --partitions 2019-08-15 --target staging/outages --force`.",
+        "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages --force`.",
         "staging/outages: Dagster calls it materialized, but no build of it stands: 2019-08-20",
-        "  Build again: `backfill plan --partitions 2019-08-20 --target staging/outages`.",
+        "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
         "The ledger, the tables and Dagster agree on 1 table-day(s); at odds: 2.",
     ]
     assert place.reconcile() == (1, told)
