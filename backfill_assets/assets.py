@@ -140,6 +140,7 @@ def order_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan
         identity=run.root_run_id or run.run_id,
         force=options.force,
         force_days=plan.forced_days(table.name) if plan else frozenset(),
+        planned=plan.cells().keys() if plan else frozenset(),
         write_mode=options.write_mode,
         plan=plan.id if plan else "",
         who=tagged.get(tags.WHO) or launcher or getpass.getuser(),

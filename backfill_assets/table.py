@@ -107,6 +107,14 @@ class Table:
         read = [(each.table or self, each) for each in self.reads.values() if isinstance(each, Window)]
         return read + [(other, Window(other)) for other in self.beside]
 
+    def ancestors(self) -> list[Table]:
+        """Every table that this one is made from, inputs first, and itself at the end."""
+        found: dict[str, Table] = {}
+        for other, _ in self.windows():
+            if other is not self:
+                found |= {each.name: each for each in other.ancestors()}
+        return [*found.values(), self]
+
     def source(self) -> Source | None:
         return next((each for each in self.reads.values() if not isinstance(each, Window | SliceDays)), None)
 

@@ -49,10 +49,11 @@ class Site:
     instance: DagsterInstance
     settings: Settings
 
-    def run(self, **options: Any) -> Any:
+    def run(self, tags: Mapping[str, str] | None = None, **options: Any) -> Any:
         job = self.defs.resolve_job_def("rebuild")
         config = {"resources": {"options": {"config": options}}} if options else {}
-        run = self.instance.create_run_for_job(job, tags={START: str(FOUR[0]), END: str(FOUR[-1])}, run_config=config)
+        days = {START: str(FOUR[0]), END: str(FOUR[-1])}
+        run = self.instance.create_run_for_job(job, tags=days | dict(tags or {}), run_config=config)
         return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
 
     def again(self, failed: Any) -> Any:

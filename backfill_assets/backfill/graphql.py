@@ -79,8 +79,8 @@ class Dagster:
         found = {name: str(node["opVersion"]) for name, node in self._nodes().items()}
         if not found:  # as it starts, or after the code failed to load
             raise ServiceUnavailable(
-                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start, or see the code "
-                f"location's error at {self.url}/deployment."
+                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start, or see what "
+                f"the code location says at {self.url}/deployment."
             )
         return found
 

@@ -6,21 +6,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from backfill_assets.calendar import Calendar, around
 from backfill_assets.lake.records import Build, WriteMode
 from backfill_assets.table import Table
+
+Cell = tuple[str, date]
 
 
 @dataclass(frozen=True)
 class Order:
     """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
 
-    `force_days` are the days that the order's plan forces; `force` is for every day asked for.
+    `planned` are the cells of the order's plan, `force_days` the days of the table that it forces; `force` is for every day
+    asked for.
     """
 
     run: str
     identity: str = ""
     force: bool = False
     force_days: Collection[date] = frozenset()
+    planned: Collection[Cell] = frozenset()
     write_mode: WriteMode = "overwrite"
     plan: str = ""
     who: str = ""
@@ -36,10 +41,18 @@ class Order:
         made = {day for day in self.force_days if (b := standing.get((table.name, day))) and b.plan == self.plan}
         return set(self.force_days) - made
 
-    def refused(self, builds: Iterable[Build]) -> set[tuple[str, date]]:
-        """The days that this order's plan has built last and failed: what needs them waits, whatever stood there before."""
+    def refused(self, table: Table, builds: Iterable[Build], calendar: Calendar) -> set[Cell]:
+        """The cells of this order's plan that hold back what needs them, whatever stood there before.
+
+        Those that the plan has built last and failed, and, of the tables that `table` is made from, those that need one.
+        """
         last = {(b.table, b.day): b for b in builds} if self.plan else {}
-        return {cell for cell, build in last.items() if not build.stands and build.plan == self.plan}
+        found = {cell for cell, build in last.items() if not build.stands and build.plan == self.plan}
+        for each in table.ancestors() if found else ():
+            new = found
+            while new := {(each.name, day) for day in _needing(each, new, calendar)} & set(self.planned) - found:
+                found = found | new
+        return found
 
     def failed(self, table: Table, day: date, message: str) -> Build:
         """The record of a day that came to nothing; what became of it otherwise is filled in."""
@@ -56,6 +69,13 @@ class Order:
             reason=self.reason,
             message=message,
         )
+
+
+def _needing(table: Table, cells: Collection[Cell], calendar: Calendar) -> Iterable[date]:
+    """The days of `table` that need one of `cells`."""
+    for other, w in table.windows():
+        for day in [day for name, day in cells if name == other.name]:
+            yield from calendar.clip(around(day, -min(w.last, w.wait_for), -w.first))
 
 
 @dataclass(frozen=True)

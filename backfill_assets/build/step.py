@@ -48,7 +48,8 @@ class Step:
         """Build those of `days` that are due. What raises here concerns the whole step, never a single day's rows."""
         if self.order.write_mode == "merge" and not self.table.key:
             raise UsageError(f"{self.table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
-        names = {self.table.name, *(other.name for other, _ in self.table.windows())}
+        inputs = self.table.ancestors() if self.order.plan else [other for other, _ in self.table.windows()]
+        names = {self.table.name, *(each.name for each in inputs)}
         # In this order: a commit between the two makes a day look outdated next time; the other way round it would record
         # fingerprints of rows that were never read, and the day would never be rebuilt.
         recorded = self.lake.ledger.settled(names)
@@ -60,7 +61,7 @@ class Step:
             calendar=self.calendar,
             force=self.order.forced(self.table, days, standing),
             already=self._appended(),
-            refused=self.order.refused(recorded),
+            refused=self.order.refused(self.table, recorded, self.calendar),
         )
         with at_work(self.lake.root, Work(self.table.name, due.compute, self.order.run, self.order.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, standing, versions)

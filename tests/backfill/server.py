@@ -160,9 +160,9 @@ class Server:
         plan = read(Plans(str(self.lake)).read(plan_id), plan_id)
         for table in self.graph.tables:
             days = sorted(day for name, day in backfill.cells if name == table.name)
-            order = Order(backfill.id, plan=plan.id, force_days=plan.forced_days(table.name))
+            order = Order(backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.cells().keys())
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
-                standing, refused = self.record.standing, order.refused(self.every)
+                standing, refused = self.record.standing, order.refused(table, self.every, self.graph.calendar)
                 force = order.forced(table, [day], standing)
                 own = sort_out(table, [day], standing=standing, calendar=self.graph.calendar, force=force, refused=refused)
                 if not own.compute:
