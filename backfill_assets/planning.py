@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from backfill_assets.backfill import history
@@ -91,12 +91,21 @@ def planned(asked: Asked, chosen: Settings) -> Planned:
     runs, record, graph = runs_at_work(chosen), record_of(chosen), Graph(TABLES, calendar)
     status = status_of(TABLES, calendar.days(), latest=record, calendar=chosen.calendar, running=runs)
     choice = choose(wish, graph, status.cells)
-    plan = make(choice, graph, asked.how)
-    guard(plan, chosen, yes=asked.yes)
     plans = Plans(chosen.lake)
+    plan = _new(choice, graph, asked.how, plans)
+    guard(plan, chosen, yes=asked.yes)
     history.refuse_overlap(plan, plans)
     plans.keep(plan.id, plan.contents())
     return Planned(plan, choice, estimate(plan.cells(), record.last.values(), len(plan.chunks)))
+
+
+def _new(choice: Choice, graph: Graph, how: How, plans: Plans) -> Plan:
+    """The plan, as one that was not carried out to its end yet: what was forced once may be asked to be forced again."""
+    plan = make(choice, graph, how)
+    while history.state_of(plans.events(plan.id)) == "done":
+        how = replace(how, again=how.again + 1)
+        plan = make(choice, graph, how)
+    return plan
 
 
 def text_of(days: str) -> str:

@@ -26,7 +26,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class How:
-    """How the days of a plan are built. `budget_minutes` 0 is none."""
+    """How the days of a plan are built. `budget_minutes` 0 is none; `again`: how often the very same was carried out before."""
 
     write_mode: WriteMode = "overwrite"
     force: bool = False
@@ -38,6 +38,7 @@ class How:
     budget_minutes: float = 0.0
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    again: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,12 @@ class Plan:
         # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
         return json.dumps({"format": FORMAT, "code": self.code, "reasons": self.reasons, "chunks": chunks, "how": how})
 
-    def cells(self) -> dict[Cell, str]:
+    def cells(self) -> Mapping[Cell, str]:
         """Every cell with its reason, table by table."""
+        return self._cells
+
+    @cached_property
+    def _cells(self) -> dict[Cell, str]:
         return {(t, date.fromisoformat(day)): why for t, days in self.reasons.items() for day, why in days.items()}
 
     def days(self) -> list[date]:

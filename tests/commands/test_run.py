@@ -125,6 +125,15 @@ def test_the_same_plan_may_be_made_again_while_it_is_open(tmp_path, plans):
     assert planned(tmp_path) == first
 
 
+def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_again(tmp_path, plans):
+    first = planned(tmp_path, "--force")
+    plans.note(first, "ended", NOW, ending="partial")
+    assert planned(tmp_path, "--force") == first
+    plans.note(first, "ended", replace_minute(NOW), ending="done")
+    second = planned(tmp_path, "--force")
+    assert (second != first, planned(tmp_path, "--force")) == (True, second)
+
+
 @pytest.mark.parametrize("verb", ["resume", "cancel", "watch", "show"])
 def test_a_verb_without_a_plan_means_the_open_one_and_refuses_to_guess(tmp_path, plans, verb):
     assert refused(verb, home=tmp_path)[0] == 2
