@@ -52,17 +52,15 @@ class Launcher:
         known = [each for each in self.launched() if each["tags"].get(tags.CHUNK) == str(chunk) and each["status"] not in OVER]
         if known:  # asked for before, by a command that did not live to hear of it, or before the server went silent
             return str(known[0]["id"])
-        while True:
-            name = f"{chunk}-{secrets.token_hex(4)}"
-            asked = self.plans.note(self.plan.id, "asked", self.now(), chunk=chunk, launch=name)
-            try:
-                return self.dagster.launch(
-                    days, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk)
-                )
-            except AnswerLost:
-                found = self.found(name, asked.at)
-            if found:
-                return found
+        name = f"{chunk}-{secrets.token_hex(4)}"
+        asked = self.plans.note(self.plan.id, "asked", self.now(), chunk=chunk, launch=name)
+        try:
+            return self.dagster.launch(days, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk))
+        except AnswerLost:
+            found = self.found(name, asked.at)
+            if not found:  # it never arrived, and may be asked for again
+                raise
+            return found
 
     def found(self, name: str, asked: datetime) -> str:
         """The backfill that was launched under this name, as soon as it is there; nothing if it never was."""

@@ -33,11 +33,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class AtWork:
-    """A chunk that was launched and is not over: its backfill, the cells it was launched for, since when."""
+    """A chunk that was launched and is not over: its backfill, and the cells it was launched for."""
 
     backfill_id: str
     cells: Collection[Cell]
-    since: datetime
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Rebuild:
     def _join(self, running: Mapping[int, str]) -> None:
         """Go on with chunks that an earlier command launched."""
         for number, backfill_id in running.items():
-            self.at_work[number] = AtWork(backfill_id, self._cells[number], self.now())
+            self.at_work[number] = AtWork(backfill_id, self._cells[number])
             self._tried |= self._cells[number]
 
     def _settled(self, left: Left) -> Left:
@@ -170,4 +170,4 @@ class Rebuild:
             return
         self.launches[number] += 1
         self._tried |= cells
-        self.at_work[number] = AtWork(backfill_id, cells, self.now())
+        self.at_work[number] = AtWork(backfill_id, cells)

@@ -20,10 +20,7 @@ def looks(rebuild: Rebuild, known: bool = True) -> Iterator[Progress]:
         left = rebuild.look(set(plan.cells()), {})
         cells = {chunk.number + 1: chunk.cells() for chunk in plan.chunks}
         working = [each for each in launcher.launched() if each["status"] not in OVER] if known else []
-        at_work = {
-            (number := int(each["tags"][tags.CHUNK])): AtWork(str(each["id"]), cells[number], launcher.now())
-            for each in working
-        }
+        at_work = {(number := int(each["tags"][tags.CHUNK])): AtWork(str(each["id"]), cells[number]) for each in working}
         over = frozenset(n for n, of in cells.items() if n not in at_work and not left.among(of)[Fate.LEFT])
         ended = [event for event in events if event.kind == "ended" and event.facts.get("why")]
         stop = Stop(ended[-1].facts["stop"], ended[-1].facts["why"]) if ended and state_of(events) != OPEN else None
