@@ -15,6 +15,7 @@ from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
+FAILURE = "dagster._core.definitions.events.Failure: "
 OVER = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
 
 
@@ -123,7 +124,7 @@ class Dagster:
         """What each failed step of a run said."""
         events = told(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
         failed = [event for event in events if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]]
-        return {event["stepKey"].replace("__", "/"): event["error"]["message"] for event in failed}
+        return {event["stepKey"].replace("__", "/"): event["error"]["message"].removeprefix(FAILURE) for event in failed}
 
 
 def _ranges(days: Sequence[date]) -> list[dict[str, str]]:

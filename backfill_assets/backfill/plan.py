@@ -119,6 +119,8 @@ def read(text: str, plan_id: str) -> Plan:
     """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
     try:
         told: dict[str, Any] = json.loads(text)
+        if told["format"] != FORMAT:
+            raise UsageError(f"Plan {plan_id} was made by another version of this project. Nothing was started. Plan again.")
         chunks = [
             Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
             for n, chunk in enumerate(told["chunks"])
@@ -126,7 +128,7 @@ def read(text: str, plan_id: str) -> Plan:
         plan = Plan(told["code"], told["reasons"], chunks, How(**told["how"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. Plan again.") from None
-    if told.get("format") != FORMAT or plan.id != plan_id:
+    if plan.id != plan_id:
         raise UsageError(
             f"Plan {plan_id} is not what was planned: its contents have another id ({plan.id}). Nothing was started. "
             "Plans are not edited; plan again."

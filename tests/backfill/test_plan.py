@@ -94,3 +94,9 @@ def test_a_table_without_a_record_is_unknown():
 def test_failed_days_say_nothing_of_how_long_a_day_takes():
     failed = [replace(b, outcome="failed") for b in built(raw, 0, seconds=60.0).values()]
     assert estimate(CELLS, failed).unknown == (raw.name, updates.name)
+
+
+def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
+    text = plan().contents().replace('"format": 1', '"format": 0')
+    with pytest.raises(UsageError, match=r"was made by another version of this project\. Nothing was started\. Plan again\."):
+        read(text, plan().id)
