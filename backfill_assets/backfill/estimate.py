@@ -28,6 +28,9 @@ class Estimate:
         unknown = f"unknown for {', '.join(self.unknown)}: the canary will tell"
         return "; ".join([known] * bool(self.minutes) + [unknown] * bool(self.unknown))
 
+    def cost(self, per_hour: float | None) -> float | None:
+        return round(self.minutes / 60 * per_hour, 2) if per_hour else None
+
 
 def estimate(cells: Collection[Cell], builds: Iterable[Build]) -> Estimate:
     """The sum over the cells of what a day of their table took; days are taken to vary independently of each other."""
