@@ -5,7 +5,6 @@ Dagster goes on with what only needs those (docs of `step_dependency_config`). S
 not the fifty-nine others in staging and features.
 """
 
-import getpass
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -134,7 +133,6 @@ def plan_of(context: AssetExecutionContext, chosen: Settings, code: Mapping[str,
 
 def order_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> Order:
     run, tagged = context.run, context.run.tags
-    launcher = tagged.get("dagster/schedule_name") or tagged.get("dagster/sensor_name") or tagged.get("user")
     return Order(
         run=run.run_id,
         identity=run.root_run_id or run.run_id,
@@ -143,7 +141,7 @@ def order_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan
         planned=plan.cells().keys() if plan else frozenset(),
         write_mode=options.write_mode,
         plan=plan.id if plan else "",
-        who=tagged.get(tags.WHO) or launcher or getpass.getuser(),
+        who=tags.who_asked(tagged),
         reason=options.reason or tagged.get(tags.REASON, ""),
     )
 

@@ -16,6 +16,7 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 from backfill_assets.assets import RebuildOptions, asset_of, executor  # noqa: E402
 from backfill_assets.automation.nightly import nightly_schedule  # noqa: E402
+from backfill_assets.automation.plan_jobs import plan_jobs  # noqa: E402
 from backfill_assets.lake.session import SparkResource, spark_resource  # noqa: E402
 from backfill_assets.layers.catalog import TABLES  # noqa: E402
 from backfill_assets.settings import Settings, settings  # noqa: E402
@@ -28,7 +29,7 @@ def definitions_for(chosen: Settings, tables: Sequence[Table] = TABLES, spark: S
     every_table = define_asset_job("rebuild", AssetSelection.all())
     return Definitions(
         assets=[asset_of(table, chosen, code) for table in tables],
-        jobs=[every_table],
+        jobs=[every_table, *plan_jobs(chosen)],
         schedules=[nightly_schedule(chosen, lambda: [table.name for table in tables])],
         resources={"spark": spark or spark_resource(chosen), "options": RebuildOptions()},
         executor=executor,

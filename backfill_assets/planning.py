@@ -150,13 +150,20 @@ def dagster_of(chosen: Settings) -> Dagster:
     return Dagster(here.url if here else chosen.dagster_url)
 
 
-def rebuild_of(plan_id: str, chosen: Settings, *, who: str, sleep: Callable[[float], None] = time.sleep) -> Rebuild:
+def rebuild_of(
+    plan_id: str,
+    chosen: Settings,
+    *,
+    who: str,
+    sleep: Callable[[float], None] = time.sleep,
+    dagster: Callable[[Settings], Dagster] = dagster_of,
+) -> Rebuild:
     """The plan, ready to be carried out. UsageError for an unknown plan, an edited one, or one of other code."""
     plans = Plans(chosen.lake)
     plan = read(plans.read(plan_id), plan_id)
     plan.refuse_other_code(code())
     history.refuse_overlap(plan, plans)
-    return Rebuild(Launcher(plan, dagster_of(chosen), plans, who, sleep), looking_at(plan, chosen))
+    return Rebuild(Launcher(plan, dagster(chosen), plans, who, sleep), looking_at(plan, chosen))
 
 
 def looking_at(plan: Plan, chosen: Settings) -> Callable[[set[Cell], Mapping[Cell, str]], Left]:

@@ -34,6 +34,7 @@ from dagster._core.events import (
 )
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
+from backfill_assets.backfill.tags import runs_of
 from backfill_assets.build.order import StepResult
 from backfill_assets.lake.records import Build
 
@@ -77,6 +78,8 @@ def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMateriali
         **{f"{name} (first 20)": MetadataValue.json(list(found)) for name, found in build.samples.items() if found},
     }
     metadata |= {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
+    if build.plan:
+        metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {
         "dagster/code_version": build.code_version,
         "dagster/data_version": build.fingerprint,

@@ -4,18 +4,23 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+from dagster import validate_run_config
 from dagster_graphql.schema import create_schema
+from dagster_shared.yaml_utils import load_run_config_yaml
 from graphql import parse, validate
 from graphql.execution.values import get_variable_values
 from graphql.language.ast import OperationDefinitionNode
 from typer.testing import CliRunner
 
 from backfill_assets.assets import RebuildOptions
+from backfill_assets.automation.plan_config import RunPlanConfig
 from backfill_assets.cli import app
+from backfill_assets.definitions import definitions_for
 from backfill_assets.layers.catalog import TABLES
-from backfill_assets.settings import PROJECT, Settings
+from backfill_assets.settings import PROJECT, Settings, settings
 
 README = (PROJECT / "README.md").read_text()
 
@@ -55,6 +60,16 @@ def test_the_graphql_request_fits_the_installed_dagster():
     tables = {table.name for table in TABLES}
     assert {"/".join(a["assetKey"]["path"]) for a in body["variables"]["params"]["partitionsByAssets"]} <= tables
     RebuildOptions(**body["variables"]["params"]["runConfigData"]["resources"]["options"]["config"])
+
+
+def test_the_configuration_of_a_job_is_one_that_dagster_takes():
+    (text,) = [block for block in blocks("yaml") if block.startswith("ops:")]
+    job = definitions_for(settings()).resolve_job_def("run_plan")
+    config: Any = load_run_config_yaml(text)
+    assert validate_run_config(job, config)
+    assert RunPlanConfig(**config["ops"]["run"]["config"]).of_a_plan() == ""
+    (named,) = re.findall(r"`config: (\{plan: .*?\})`", README)
+    assert validate_run_config(job, {"ops": {"run": {"config": load_run_config_yaml(named)}}})
 
 
 def test_every_setting_is_in_the_readme_and_no_other():

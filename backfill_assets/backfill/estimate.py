@@ -28,6 +28,9 @@ class Estimate:
         unknown = f"unknown for {', '.join(self.unknown)}: the canary will tell"
         return "; ".join([known] * bool(self.minutes) + [unknown] * bool(self.unknown))
 
+    def cost(self, per_hour: float | None) -> float | None:
+        return round(self.minutes / 60 * per_hour, 2) if per_hour else None
+
 
 # From a chunk's launch to its first step, beside its work: the daemon looks every 30 s and a run takes 10 s to start. Two
 # chunks of three days of two tables took 35 s and 39 s, of which 8 s were work.

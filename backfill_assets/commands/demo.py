@@ -13,7 +13,7 @@ from backfill_assets.backfill.history import open_plans
 from backfill_assets.backfill.outcome import TableOutcome, outcomes
 from backfill_assets.backfill.plan import How
 from backfill_assets.calendar import Calendar
-from backfill_assets.commands.run import carried_out
+from backfill_assets.commands.run import on_a_terminal
 from backfill_assets.commands.sample import deliver
 from backfill_assets.commands.tables import outcome_table, terminal
 from backfill_assets.commands.up import ends_on_signals, watch
@@ -84,13 +84,13 @@ def launch(console: Console, servers: Servers, chosen: Settings, days: list[date
         time.sleep(seconds)
 
     for left in open_plans(Plans(chosen.lake)):  # of a demo that was killed
-        carried_out(rebuild_of(left, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
+        on_a_terminal(rebuild_of(left, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
     how = How(days_per_run=chosen.days_per_run, canary=0, reason="backfill demo")
     asked, plan_id = {table.name: days for table in TABLES}, ""
     try:
         plan_id = planned(Asked(",".join(map(str, days)), how=how, yes=True), chosen).plan.id
         console.print(f"Plan {plan_id}: {len(days)} day(s) of {len(TABLES)} tables, see {servers.dagster.url}/runs")
-        carried_out(rebuild_of(plan_id, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
+        on_a_terminal(rebuild_of(plan_id, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
     except NothingToBuild:
         console.print("Everything was up to date: nothing had to be computed.")
     found = outcomes(Lake(chosen.lake).ledger, asked, lambda build: bool(plan_id) and build.plan == plan_id)

@@ -6,29 +6,26 @@ import getpass
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from typing import Any
 
 from rich.console import Console
 
 from backfill_assets import exit_codes
+from backfill_assets.backfill import words
+from backfill_assets.backfill.carry_out import carried_out
 from backfill_assets.backfill.estimate import recorded
 from backfill_assets.backfill.history import OPEN, PLANNED, state_of, which
-from backfill_assets.backfill.left import Fate
 from backfill_assets.backfill.outcome import outcomes
 from backfill_assets.backfill.progress import Ending, Progress
 from backfill_assets.backfill.rebuild import Rebuild
 from backfill_assets.backfill.watch import looks
-from backfill_assets.calendar import ranges
 from backfill_assets.commands.plan import contents
 from backfill_assets.commands.tables import outcome_table, show_progress, terminal
-from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
+from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.plans import Plans
 from backfill_assets.lake.store import Lake
 from backfill_assets.planning import Asked, planned, rebuild_of, record_of
 from backfill_assets.settings import Settings, read_settings
-
-WHYS_SHOWN = 5
 
 
 def run_new(asked: Asked, *, as_json: bool) -> int:
@@ -49,7 +46,7 @@ def run(plan_id: str, *, as_json: bool) -> int:
     chosen = read_settings()
     rebuild, console = rebuild_of(plan_id, chosen, who=getpass.getuser()), terminal(stderr=as_json)
     with _leaving(console, plan_id):
-        end = carried_out(rebuild, chosen, console)
+        end = on_a_terminal(rebuild, chosen, console)
     return told(end, chosen, as_json=as_json)
 
 
@@ -71,30 +68,9 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     return told(end, chosen, as_json=as_json)
 
 
-def carried_out(rebuild: Rebuild, chosen: Settings, console: Console) -> Progress:
-    """Carry a plan out and show it. What happened is written down beside the plan."""
-    launcher, plan = rebuild.launcher, rebuild.plan
-    with launcher.plans.at_work(plan.id):
-        _refuse_without_daemon(rebuild)
-        launcher.plans.note(plan.id, "started", launcher.now(), who=launcher.who)
-        try:
-            end = show_progress(console, rebuild.run(), seconds_of(chosen))
-        except ServiceUnavailable as gone:
-            raise ServiceUnavailable(f"{gone} Plan {plan.id} stays open: then `backfill resume {plan.id}`.") from None
-        stop = {"stop": end.stopped.kind, "why": end.stopped.why} if end.stopped else {}
-        launcher.plans.note(plan.id, "ended", launcher.now(), ending=end.ending, **stop)
-    if end.ending == Ending.REFUSED and not rebuild.launches and end.stopped:
-        raise UsageError(end.stopped.why)
-    return end
-
-
-def _refuse_without_daemon(rebuild: Rebuild) -> None:
-    ill = [name for name, well in rebuild.launcher.dagster.daemons().items() if not well]
-    if ill:
-        raise ServiceUnavailable(
-            f"The webserver at {rebuild.launcher.dagster.url} answers, but these daemons do not run: {', '.join(ill)}. Nothing "
-            "was launched. Start them with `backfill up`."
-        )
+def on_a_terminal(rebuild: Rebuild, chosen: Settings, console: Console) -> Progress:
+    """Carry a plan out and draw it."""
+    return carried_out(rebuild, lambda looks: show_progress(console, looks, seconds_of(chosen)))
 
 
 def seconds_of(chosen: Settings) -> dict[str, list[float]]:
@@ -146,33 +122,5 @@ def show(console: Console, end: Progress, chosen: Settings) -> None:
     for table, day in plan.cells():
         asked.setdefault(table, []).append(day)
     console.print(outcome_table(outcomes(Lake(chosen.lake).ledger, asked, lambda build: build.plan == plan.id)))
-    if end.left.saved:
-        console.print(
-            f"{len(end.left.saved)} day(s) of tables came out up to date without being computed: inputs and code as before."
-        )
-    _tell_why(console, end)
-    stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
-    console.print(f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}")
-    unbuilt = sum(each.days - each.done for each in end.tables())
-    if unbuilt:
-        console.print(
-            f"{unbuilt} day(s) of tables are not built; what is built stays. Mend what is named above, then "
-            f"`backfill resume {plan.id}`."
-        )
-
-
-def _tell_why(console: Console, end: Progress) -> None:
-    """What failed, each reason once with its days; then, a line a table, what waits for that."""
-    failed: dict[tuple[str, str], list[date]] = {}
-    held: dict[str, list[date]] = {}
-    for (table, day), why in end.left.why.items():
-        if end.left.fates[table, day] == Fate.FAILED:
-            failed.setdefault((table, why.partition("\n")[0]), []).append(day)
-        else:
-            held.setdefault(table, []).append(day)
-    for (table, why), days in list(failed.items())[:WHYS_SHOWN]:
-        console.print(f"  failed: {table} {ranges(days)}: {why}")
-    if len(failed) > WHYS_SHOWN:
-        console.print(f"  and {len(failed) - WHYS_SHOWN} more reasons: `backfill show {end.plan.id} --json`")
-    for table, days in held.items():
-        console.print(f"  held back: {table} {ranges(days)}: {min(days)} {end.left.why[table, min(days)]}")
+    for line in words.ending(end):
+        console.print(line)

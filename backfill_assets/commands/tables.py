@@ -10,9 +10,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from backfill_assets.backfill.carry_out import line_by_line
 from backfill_assets.backfill.estimate import expected_end
 from backfill_assets.backfill.outcome import TableOutcome
 from backfill_assets.backfill.progress import Progress
+from backfill_assets.backfill.words import chunks_over
 
 # The outcome's columns need this much; a log or a pipe has no width of its own.
 WIDTH_OF_A_PIPE = 120
@@ -26,24 +28,15 @@ def terminal(*, stderr: bool = False) -> Console:
 
 def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
     """Draw each look over the one before it; where there is no terminal, a line when something changes. The last look."""
-    first, last, told = None, None, ""
+    if not console.is_terminal:
+        return line_by_line(looks, console.print)
+    first, last = None, None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in looks:
             first = first or last
-            if console.is_terminal:
-                live.update(drawn(last, expected_end(first, last, seconds)), refresh=True)
-            elif (line := in_a_line(last)) != told:
-                console.print(told := line)
+            live.update(drawn(last, expected_end(first, last, seconds)), refresh=True)
     assert last is not None, "a rebuild is looked at once at least"
     return last
-
-
-def in_a_line(progress: Progress) -> str:
-    counts = []
-    for each in progress.tables():
-        more = [f"{n} {what}" for n, what in ((each.failed, "failed"), (each.held, "held back")) if n]
-        counts.append(f"{each.table} {each.done}/{each.days}" + (f" ({', '.join(more)})" if more else ""))
-    return f"{_chunks(progress)}: {', '.join(counts)}"
 
 
 def drawn(progress: Progress, end: datetime | None) -> Group:
@@ -54,16 +47,7 @@ def drawn(progress: Progress, end: datetime | None) -> Group:
         counts = [str(n or "") for n in (each.failed, each.held, each.running, each.left)]
         table.add_row(each.table, f"{each.done}/{each.days}", bar, *counts)
     ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the canary will tell"
-    return Group(table, Text(_chunks(progress) + ("" if progress.over else ends)))
-
-
-def _chunks(progress: Progress) -> str:
-    total = len(progress.plan.chunks)
-    work = ", ".join(f"{number}" for number in sorted(progress.at_work))
-    told = f"{len(progress.chunks_over)} of {total} chunks over" + (f", at work: {work}" if work else "")
-    stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
-    silent = f"; {progress.silent}" if progress.silent else ""
-    return told + stopped + silent
+    return Group(table, Text(chunks_over(progress) + ("" if progress.over else ends)))
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:

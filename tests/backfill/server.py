@@ -46,7 +46,7 @@ class Backfill:
 @dataclass
 class Server:
     """`failing` cells fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
-    leave no record; `lost` answers never arrive. `away`: the questions that find no server."""
+    leave no record; `lost` answers never arrive. `away`: the questions that find no server. `ill`: its daemon does not run."""
 
     graph: Graph
     lake: Path
@@ -55,6 +55,7 @@ class Server:
     broken: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     away: range = range(0)
+    ill: bool = False
     looks_needed: int = 1
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
@@ -101,6 +102,9 @@ class Server:
     def _told(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
         if query == documents.TABLES:
             return {"assetNodes": [self._node(t.name, self.code.get(t.name, t.version)) for t in self.graph.tables]}
+        if query == documents.DAEMONS:
+            daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.ill}
+            return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
         if query == documents.LAUNCH:
             return {"launchPartitionBackfill": self._launch(given["params"])}
         if query == documents.BACKFILLS:
