@@ -27,7 +27,7 @@ def main() -> None:
 
 def measure(root: Path) -> None:
     # Imported here: the tables look up their landing area in the environment when they are declared.
-    from backfill_assets.commands.run import carried_out
+    from backfill_assets.commands.run import on_a_terminal
     from backfill_assets.commands.sample import deliver
     from backfill_assets.lake.store import Lake
     from backfill_assets.planning import Asked, planned, rebuild_of
@@ -43,7 +43,7 @@ def measure(root: Path) -> None:
             if seconds:
                 correct(root / "landing" / "outage_events" / CORRECTED / "events.jsonl.gz")
             plan = planned(Asked(days, only="outdated" if seconds else "", downstream=True), chosen).plan
-            end = carried_out(rebuild_of(plan.id, chosen, who="benchmark"), chosen, console)
+            end = on_a_terminal(rebuild_of(plan.id, chosen, who="benchmark"), chosen, console)
             took = (end.at - end.started).total_seconds()
             seconds = seconds or took
             builds = Counter(b.outcome for b in Lake(chosen.lake).ledger.builds() if b.plan == plan.id)
