@@ -1,9 +1,13 @@
-"""Plans in the lake: written once, whole, and found again."""
+"""Plans in the lake, and what happened to them: written once, whole, and found again."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.plans import Plans
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -35,3 +39,26 @@ def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
     plans.keep("def", "1")
     with pytest.raises(UsageError, match=r"There is no plan abc\. Nothing was started\. The plans here are def\."):
         plans.read("abc")
+
+
+def test_what_happened_to_a_plan_is_told_oldest_first_and_by_kind(tmp_path):
+    plans = Plans(str(tmp_path))
+    plans.note("abc", "started", NOON, who="ada")
+    plans.note("abc", "ended", NOON + timedelta(minutes=2), ending="partial")
+    plans.note("abc", "asked", NOON + timedelta(minutes=1), chunk=1, launch="1-x")
+    plans.note("other", "started", NOON)
+    assert [(event.kind, event.facts) for event in plans.events("abc")] == [
+        ("started", {"who": "ada"}), ("asked", {"chunk": 1, "launch": "1-x"}), ("ended", {"ending": "partial"}),
+    ]  # fmt: skip
+    assert [event.at for event in plans.events("abc", "asked")] == [NOON + timedelta(minutes=1)]
+    assert plans.events("nobody's") == []
+
+
+def test_one_command_at_a_time_is_at_work_on_a_plan(tmp_path):
+    with Plans(str(tmp_path)).at_work("abc"):
+        with pytest.raises(Guarded, match="Another command is at work on plan abc"), Plans(str(tmp_path)).at_work("abc"):
+            pass
+        with Plans(str(tmp_path)).at_work("def"):
+            pass
+    with Plans(str(tmp_path)).at_work("abc"):
+        pass
