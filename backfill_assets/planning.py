@@ -18,13 +18,14 @@ from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.backfill.launch import Launcher
 from backfill_assets.backfill.left import Left, left_of
 from backfill_assets.backfill.plan import How, Plan, make, read
-from backfill_assets.backfill.rebuild import Rebuild
+from backfill_assets.backfill.rebuild import Look, Rebuild
 from backfill_assets.backfill.status import status_of
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake import at_work
 from backfill_assets.lake.latest import Cell, Latest, latest
 from backfill_assets.lake.plans import Plans
+from backfill_assets.lake.records import Build
 from backfill_assets.lake.store import Lake
 from backfill_assets.layers.catalog import TABLES
 from backfill_assets.servers.place import running
@@ -166,14 +167,14 @@ def rebuild_of(
     return Rebuild(Launcher(plan, dagster(chosen), plans, who, sleep), looking_at(plan, chosen))
 
 
-def looking_at(plan: Plan, chosen: Settings) -> Callable[[set[Cell], Mapping[Cell, str]], Left]:
+def looking_at(plan: Plan, chosen: Settings) -> Look:
     """How to look what is left of the plan; its days and tables only."""
     tables: Sequence[Table] = [table for table in TABLES if table.name in plan.code]
     graph = Graph(TABLES, Calendar(chosen.first_day, chosen.calendar.last))
 
-    def look(tried: set[Cell], given_up: Mapping[Cell, str]) -> Left:
+    def look(before: Mapping[Cell, Build], given_up: Mapping[Cell, str]) -> Left:
         record = record_of(chosen)
         status = status_of(tables, plan.days(), latest=record, calendar=chosen.calendar)
-        return left_of(plan, graph, status.cells, record, tried=tried, given_up=given_up)
+        return left_of(plan, graph, status.cells, record, before=before, given_up=given_up)
 
     return look

@@ -16,6 +16,7 @@ from backfill_assets.backfill.graph import Graph
 from backfill_assets.backfill.plan import Plan
 from backfill_assets.backfill.status import Finding, State
 from backfill_assets.lake.latest import Cell, Latest
+from backfill_assets.lake.records import Build
 
 
 class Fate(StrEnum):
@@ -29,11 +30,15 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Left:
-    """Each cell's fate, and for those that failed or are held back, why. `saved`: done without being computed."""
+    """Each cell's fate, and for those that failed or are held back, why.
+
+    `saved`: done without being computed. `failures`: the builds of this plan that failed, of cells not built since.
+    """
 
     fates: Mapping[Cell, Fate]
     why: Mapping[Cell, str] = field(default_factory=dict)
     saved: Collection[Cell] = ()
+    failures: Mapping[Cell, Build] = field(default_factory=dict)
 
     def of(self, fate: Fate) -> list[Cell]:
         return [cell for cell, found in self.fates.items() if found == fate]
@@ -56,20 +61,20 @@ def left_of(
     status: Mapping[Cell, Finding],
     record: Latest,
     *,
-    tried: Collection[Cell] = (),
+    before: Mapping[Cell, Build] | None = None,
     given_up: Mapping[Cell, str] | None = None,
 ) -> Left:
     """Look at every cell of `plan`, inputs first.
 
-    `tried` are the cells launched since this command began: a failure from before is tried again, one from now is not.
+    `before` are the failures that a command found when it began: those days are tried again, ones that fail later are not.
     `given_up` are cells of which the runs came to nothing, and why.
     """
-    look = _Look(plan, graph, status, record, tried, given_up or {})
+    look = _Look(plan, graph, status, record, before or {}, given_up or {})
     for cell in graph.in_order(look.planned):
         look.at(cell)
     mine = {cell for cell, build in record.standing.items() if build.plan == plan.id}
     saved = {cell for cell, fate in look.fates.items() if fate == Fate.DONE and cell not in mine}
-    return Left(look.fates, look.why, saved)
+    return Left(look.fates, look.why, saved, look.failures)
 
 
 @dataclass
@@ -78,10 +83,11 @@ class _Look:
     graph: Graph
     status: Mapping[Cell, Finding]
     record: Latest
-    tried: Collection[Cell]
+    before: Mapping[Cell, Build]
     given_up: Mapping[Cell, str]
     fates: dict[Cell, Fate] = field(default_factory=dict)
     why: dict[Cell, str] = field(default_factory=dict)
+    failures: dict[Cell, Build] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.planned = self.plan.cells()
@@ -89,10 +95,13 @@ class _Look:
 
     def at(self, cell: Cell) -> None:
         last = self.record.last.get(cell)
+        failed = last if last and not last.stands and last.plan == self.plan.id else None
+        if failed:
+            self.failures[cell] = failed
         if cell in self.given_up:
             self._settle(cell, Fate.FAILED, self.given_up[cell])
-        elif last and not last.stands and last.plan == self.plan.id and cell in self.tried:
-            self._settle(cell, Fate.FAILED, last.message)
+        elif failed and failed != self.before.get(cell):
+            self._settle(cell, Fate.FAILED, failed.message)
         elif lacking := next((other for other in self.graph.needs(cell) if self._lacks(other)), None):
             self._settle(cell, Fate.HELD, f"needs {lacking[0]} {lacking[1]}")
         elif any(self.fates.get(other) == Fate.LEFT for other in self.graph.reads(cell)) or not self._stands(cell):

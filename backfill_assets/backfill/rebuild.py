@@ -20,6 +20,7 @@ from backfill_assets.backfill.left import Fate, Left
 from backfill_assets.backfill.progress import AtWork, Progress, Stop
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import Cell
+from backfill_assets.lake.records import Build
 
 # Waiting before runs that came to nothing are launched again: doubled each time.
 BACKOFF_S = 10.0
@@ -29,8 +30,8 @@ SHARE_OF_LOOKING = 0.2
 # A server that is restarted is back within minutes; one that is not must be seen to by somebody, who then resumes.
 PATIENCE = timedelta(minutes=10)
 
-# What is left of the plan now: (cells launched so far, cells given up and why) -> Left.
-Look = Callable[[set[Cell], Mapping[Cell, str]], Left]
+# What is left of the plan now: (failures from before the command began, cells given up and why) -> Left.
+Look = Callable[[Mapping[Cell, Build], Mapping[Cell, str]], Left]
 
 
 @dataclass
@@ -43,7 +44,8 @@ class Rebuild:
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)
     stopped: Stop | None = None
-    _tried: set[Cell] = field(default_factory=set)
+    _before: Mapping[Cell, Build] = field(default_factory=dict)
+    _joined: set[int] = field(default_factory=set)
     _given_up: dict[Cell, str] = field(default_factory=dict)
     _again_at: dict[int, datetime] = field(default_factory=dict)
     _heard: datetime | None = None
@@ -51,11 +53,13 @@ class Rebuild:
     def __post_init__(self) -> None:
         self.plan, self.now = self.launcher.plan, self.launcher.now
         self._chunks = {chunk.number + 1: chunk for chunk in self.plan.chunks}
+        self._has_canary = bool(self.plan.how.canary) and len(self._chunks) > 1
         self._cells = {number: chunk.cells() for number, chunk in self._chunks.items()}
 
     def run(self) -> Iterator[Progress]:
         """Work until nothing is at work and nothing more will be launched; a look at it each second or so."""
         started = self.now()
+        self._before = self._looked().failures
         self._join(self.launcher.at_work())
         while True:
             began = self.now()
@@ -84,13 +88,13 @@ class Rebuild:
         return left, ""
 
     def _looked(self) -> Left:
-        return self.look(self._tried, self._given_up)
+        return self.look(self._before, self._given_up)
 
     def _join(self, running: Mapping[int, str]) -> None:
         """Go on with chunks that an earlier command launched."""
         for number, backfill_id in running.items():
             self.at_work[number] = AtWork(backfill_id, self._cells[number])
-            self._tried |= self._cells[number]
+            self._joined.add(number)
 
     def _settled(self, left: Left) -> Left:
         """Deal with the chunks whose backfill is over; what is left then."""
@@ -108,6 +112,9 @@ class Rebuild:
 
     def _end(self, number: int, work: AtWork, left: Left, *, cancelled: bool) -> Left:
         unbuilt = left.days(work.cells)
+        if number in self._joined and not cancelled:  # what it left is this command's to launch
+            self._joined.discard(number)
+            return left
         if cancelled:
             self.stopped = self.stopped or Stop("cancelled", f"backfill {work.backfill_id} was cancelled")
         elif unbuilt and self.launcher.crashed(work.backfill_id) and self.launches[number] <= self.plan.how.retries:
@@ -118,15 +125,15 @@ class Rebuild:
             told = self.launcher.complaint(work.backfill_id)
             self._given_up |= {(table, day): told for table, days in unbuilt.items() for day in days}
             left = self._looked()
-        self.over.add(number)
-        found = left.among(work.cells)
-        if number == 1 and self._has_canary and (found[Fate.FAILED] or found[Fate.HELD]):
-            self.stopped = self.stopped or Stop("canary", f"{found[Fate.FAILED]} day(s) of the canary failed")
+        self._close(number, left)
         return left
 
-    @property
-    def _has_canary(self) -> bool:
-        return bool(self.plan.how.canary) and len(self._chunks) > 1
+    def _close(self, number: int, left: Left) -> None:
+        """The chunk is over; if it is the canary, it is judged."""
+        self.over.add(number)
+        found = left.among(self._cells[number])
+        if number == 1 and self._has_canary and (found[Fate.FAILED] or found[Fate.HELD]):
+            self.stopped = self.stopped or Stop("canary", f"{found[Fate.FAILED]} day(s) of the canary failed")
 
     def _heed(self, started: datetime) -> None:
         """Stop launching where the budget is spent, or the plan was cancelled."""
@@ -140,7 +147,7 @@ class Rebuild:
         for number in self._ready():
             days = left.days(self._cells[number])
             if not days:  # built meanwhile, or all of it is held back
-                self.over.add(number)
+                self._close(number, left)
             elif len(self.at_work) < self.plan.how.max_parallel:
                 self._launch(number, days)
 
@@ -154,10 +161,10 @@ class Rebuild:
             and number not in self.over
             and number not in self.at_work
             and self._again_at.get(number, now) <= now
-            and self._before(chunk) <= self.over
+            and self._ahead_of(chunk) <= self.over
         ]
 
-    def _before(self, chunk: Chunk) -> set[int]:
+    def _ahead_of(self, chunk: Chunk) -> set[int]:
         canary = {1} if self._has_canary and chunk.number else set()
         return {number + 1 for number in chunk.after} | canary
 
@@ -169,5 +176,4 @@ class Rebuild:
             self.stopped = Stop("refused", str(refused))
             return
         self.launches[number] += 1
-        self._tried |= cells
         self.at_work[number] = AtWork(backfill_id, cells)

@@ -17,7 +17,7 @@ def looks(rebuild: Rebuild, known: bool = True) -> Iterator[Progress]:
     launcher, plan = rebuild.launcher, rebuild.plan
     while True:
         events = launcher.plans.events(plan.id)
-        left = rebuild.look(set(plan.cells()), {})
+        left = rebuild.look({}, {})
         cells = {chunk.number + 1: chunk.cells() for chunk in plan.chunks}
         working = [each for each in launcher.launched() if each["status"] not in OVER] if known else []
         at_work = {(number := int(each["tags"][tags.CHUNK])): AtWork(str(each["id"]), cells[number]) for each in working}

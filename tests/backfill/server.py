@@ -84,8 +84,8 @@ class Server:
         return status_of(self.graph.tables, days, latest=self.record, calendar=self.graph.calendar).cells
 
     def rebuild(self, plan: Plan) -> Rebuild:
-        def look(tried: set[Cell], given_up: Any) -> Left:
-            return left_of(plan, self.graph, self.status(), self.record, tried=tried, given_up=given_up)
+        def look(before: Any, given_up: Any) -> Left:
+            return left_of(plan, self.graph, self.status(), self.record, before=before, given_up=given_up)
 
         plans = Plans(str(self.lake))
         plans.keep(plan.id, plan.contents())

@@ -150,6 +150,17 @@ def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
     assert server.backfills[1].cells == [(B.name, day(1)), ("raw/c", day(1))]
 
 
+def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_its_failed_days_again(tmp_path):
+    server = chain(tmp_path, failing={(A.name, day(7))})
+    plan = server.planned(replace(HOW, days_per_run=100))
+    ended(server.rebuild(plan))
+    server.failing, server.backfills[0].status = set(), "REQUESTED"  # its runs are over, and it is not
+    server.backfills[0].looks = 0
+    assert ended(server.rebuild(plan)).ending == Ending.DONE
+    assert server.built[A.name, day(7)] == 2
+    assert set(server.built.values()) == {1, 2}
+
+
 def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
     server = chain(tmp_path, looks_needed=5)
     most = max(len(look.at_work) for look in server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=3))).run())
