@@ -63,7 +63,8 @@ class Station:
         return ended(self.started(*arguments), code)
 
     def asked_json(self, *arguments: str) -> Any:
-        return json.loads(self.backfill(*arguments, "--json"))
+        """The JSON that `backfill` prints, below the progress it tells on stderr."""
+        return json.loads(self.backfill(*arguments, "--json").splitlines()[-1])
 
     def ask(self, document: str, **variables: Any) -> Any:
         """The one field a document asks for; an error it answers with fails the test in its words."""
