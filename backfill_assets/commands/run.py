@@ -34,7 +34,7 @@ def run_new(asked: Asked, *, as_json: bool) -> int:
     try:
         made = planned(asked, chosen)
     except NothingToBuild as nothing:
-        print(json.dumps({"plan": None, "ending": Ending.DONE}) if as_json else nothing)
+        print(json.dumps({"plan": None, "ending": Ending.DONE, "exit code": exit_codes.DONE}) if as_json else nothing)
         return exit_codes.DONE
     if not as_json:
         contents(terminal(), made.plan)
@@ -63,8 +63,10 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     chosen = read_settings()
     rebuild = rebuild_of(which(plan_id, Plans(chosen.lake)), chosen, who="")
     console = terminal(stderr=as_json)
-    with _leaving(console, rebuild.plan.id):
+    try:
         end = show_progress(console, looks(rebuild), seconds_of(chosen))
+    except KeyboardInterrupt:  # whoever carries it out goes on
+        return exit_codes.DONE
     return told(end, chosen, as_json=as_json)
 
 

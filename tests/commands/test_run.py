@@ -183,5 +183,15 @@ def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_
     assert told["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
 
 
+@pytest.mark.parametrize("table", [REJECTED, "raw/gone"], ids=["another code", "a table that was renamed"])
+def test_a_plan_of_former_times_is_shown_and_why_it_cannot_be_told_how_far_it_is(tmp_path, plans, table):
+    plan = kept(tmp_path, table, "1")
+    plans.note(plan, "ended", NOW, ending="done")
+    shown = backfill("show", plan, home=tmp_path)
+    assert (shown.exit_code, "How far it is cannot be told any more." in shown.stdout) == (0, True)
+    told = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (told["state"], list(told["contents"]["reasons"]), plan in told["why"]) == ("done", [table], True)
+
+
 def replace_minute(at: datetime) -> datetime:
     return at.replace(minute=at.minute + 1)
