@@ -100,11 +100,11 @@ def reconcile(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(json_: Json = False) -> None:
     """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
     from backfill_assets.commands.doctor import run
 
-    raise typer.Exit(run())
+    raise typer.Exit(run(as_json=json_))
 
 
 @contextmanager

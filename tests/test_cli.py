@@ -1,5 +1,6 @@
 """The command line: what it costs to ask for help, what it prints and the codes it ends with."""
 
+import json
 import os
 import socket
 import subprocess
@@ -104,6 +105,14 @@ def test_the_doctor_looks_at_everything_and_fails_at_nothing_that_is_well(tmp_pa
     found = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
     assert list(found) == ["settings", "java", "jars", "disk", "memory", "lake", "landing", "servers"]
     assert (done.returncode, found["lake"], found["landing"], found["servers"]) == (0, "ok", "warn", "ok")
+
+
+def test_the_doctor_tells_machines_too(tmp_path):
+    done = backfill("doctor", "--json", home=tmp_path, BACKFILL_WATERMARK_DAYS="-1")
+    (finding,) = json.loads(done.stdout)
+    assert (done.returncode, finding["level"], finding["what"], finding["remedy"]) == (
+        1, "FAIL", "settings", "correct the environment or .env",
+    )  # fmt: skip
 
 
 def test_the_doctor_says_that_there_is_no_java(tmp_path):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -37,12 +38,15 @@ class Finding:
         return f"{self.level:<5} {self.what:<9} {self.message}" + (f" Remedy: {self.remedy}" if self.remedy else "")
 
 
-def run(tell: Callable[[str], None] = print) -> int:
-    failed = False
+def run(tell: Callable[[str], None] = print, *, as_json: bool = False) -> int:
+    found = []
     for finding in findings():
-        tell(finding.line())
-        failed = failed or finding.level == "FAIL"
-    return 1 if failed else 0
+        found.append(finding)
+        if not as_json:
+            tell(finding.line())
+    if as_json:
+        tell(json.dumps([asdict(finding) for finding in found]))
+    return 1 if any(finding.level == "FAIL" for finding in found) else 0
 
 
 def findings() -> Iterator[Finding]:
