@@ -150,6 +150,11 @@ def name_of(key: Mapping[str, Any]) -> str:
 def told(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer, or the error it is, in the server's words."""
     kind = str(answer.get("__typename", ""))
+    if kind == "PythonError":  # a locked database, a code location that is being loaded: not of the asker's making
+        raise AnswerLost(
+            f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what it was asked is not known. "
+            "Look with `backfill list`."
+        )
     if kind.endswith(("Error", "Invalid", "Conflict")):
         said = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
         raise UsageError(f"Dagster refuses ({kind}): {str(said).strip()}. Nothing was launched by this request.")

@@ -55,6 +55,6 @@ def _last_rows(rows: pa.Table) -> pa.Array:
     """Where the last build of each cell is, and the last that stands; in order of time."""
     by_time = pc.sort_indices(rows["at"])
     cells = rows.select(["table", "day"]).append_column("failed", pc.equal(rows["outcome"], "failed")).take(by_time)
-    numbered = cells.append_column("number", pa.array(range(len(by_time))))
+    numbered = cells.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
     last = numbered.group_by(["table", "day", "failed"]).aggregate([("number", "max")])["number_max"]
     return by_time.take(last.sort())

@@ -22,6 +22,20 @@ def test_a_ledger_that_was_never_written_knows_nothing(tmp_path):
     assert (found.last, found.standing) == ({}, {})
 
 
+def test_a_ledger_that_was_made_and_has_no_row_yet_knows_nothing(tmp_path):
+    """As a reader finds it between a writer's making it and its first append."""
+    ledger = Ledger(str(tmp_path))
+    ledger._begin()
+    found = latest(ledger, [TABLE])
+    assert (found.last, found.standing) == ({}, {})
+
+
+def test_a_ledger_without_a_row_of_the_table_knows_nothing_of_it(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    ledger.append([build()])
+    assert latest(ledger, ["raw/a"]).last == {}
+
+
 def test_a_day_that_failed_last_stands_as_it_was_built_before(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(0, 0, run="first"), build(0, 1, run="second", outcome="failed")])
