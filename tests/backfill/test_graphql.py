@@ -78,7 +78,7 @@ def test_an_error_in_the_answer_is_a_refusal():
 
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
     dagster, _ = launching({"__typename": "PythonError", "message": "database is locked"})
-    with pytest.raises(AnswerLost, match="Dagster failed to answer: database is locked. Whether it did"):
+    with pytest.raises(AnswerLost, match=r"Dagster failed to answer: database is locked\. Whether it did"):
         dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
 
