@@ -79,8 +79,9 @@ def station_on(home: Path, last: date, project: Path = PROJECT) -> Iterator[Stat
         yield Station(Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", project, env, up)
         up.end()
     finally:
-        if up.process and up.process.poll() is None:
-            up.process.kill()
+        if up.process and up.process.poll() is None:  # a test failed: its own children must not outlive it either
+            up.process.terminate()
+            up.process.wait(timeout=90)
 
 
 def deliver(landing: Path, days: Iterable[date]) -> None:
