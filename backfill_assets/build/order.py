@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from backfill_assets.calendar import Calendar, around
+from backfill_assets.lake.latest import Cell
 from backfill_assets.lake.records import Build, WriteMode
 from backfill_assets.table import Table
-
-Cell = tuple[str, date]
 
 
 @dataclass(frozen=True)

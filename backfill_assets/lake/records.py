@@ -16,7 +16,7 @@ WriteMode = Literal["overwrite", "merge", "append_once"]
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 
 
-# Never changed once made. Not frozen, because that makes making one six times slower, and a long record has many.
+# Never changed once made. Not frozen, because that makes making one several times slower, and a long record has many.
 @dataclass(slots=True)
 class Build:
     """What became of one day of one table in one run. Times in UTC, durations in seconds.

@@ -74,3 +74,24 @@ def reads(graph: Graph, cell: Cell, other: Cell, *, needed: bool = False) -> boo
 
 def every(graph: Graph) -> list[tuple[str, date]]:
     return [(table.name, at) for table in graph.tables for at in CALENDAR.days()]
+
+
+def table(name: str, *inputs: Table, first: int = 0, last: int = 0, back: int = 0) -> Table:
+    read: dict = {"days": SliceDays()} | {t.name: Window(t, first, last, last) for t in inputs}
+    if back:
+        read["before"] = Window(None, -back, -back, -back)
+    return Table(name, lambda: None, "day", "day DATE", read, (), "1")
+
+
+A = table("raw/a")
+B = table("raw/b", A)
+SHAPES = {
+    "one table": [A],
+    "chain": [A, B, table("raw/c", B)],
+    "fan-in": [A, table("raw/d"), table("raw/e", A, table("raw/d"))],
+    "fan-out": [A, B, table("raw/f", A)],
+    "diamond": [A, B, table("raw/g", A), table("raw/h", B, table("raw/g", A))],
+    "window back": [A, table("raw/i", A, first=-2)],
+    "window ahead": [A, table("raw/j", A, last=2)],
+    "self-dependent": [A, table("raw/k", A, back=1)],
+}

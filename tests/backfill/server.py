@@ -22,6 +22,7 @@ from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.backfill.launch import Launcher
 from backfill_assets.backfill.left import Left, left_of
 from backfill_assets.backfill.plan import How, Plan, make, read
+from backfill_assets.backfill.progress import Progress
 from backfill_assets.backfill.rebuild import Rebuild
 from backfill_assets.backfill.status import status_of
 from backfill_assets.build.due import sort_out
@@ -180,3 +181,8 @@ class Server:
                     )
                 self.every.append(build)
                 self.record.add([build])
+
+
+def ended(rebuild: Rebuild) -> Progress:
+    *_, last = rebuild.run()
+    return last

@@ -1,4 +1,4 @@
-"""Carrying a plan out: every target once, nothing that needs a failed day, and to the end whatever happens on the way."""
+"""Carrying a plan out, one thing that may happen on the way at a time. `test_matrix` has what holds of all of them."""
 
 from __future__ import annotations
 
@@ -7,124 +7,17 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 
 from backfill_assets.backfill.choose import Graph
-from backfill_assets.backfill.left import Fate
 from backfill_assets.backfill.plan import How
-from backfill_assets.backfill.progress import Ending, Progress
-from backfill_assets.backfill.rebuild import PATIENCE, Rebuild
+from backfill_assets.backfill.progress import Ending
+from backfill_assets.backfill.rebuild import PATIENCE
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.latest import Cell
-from backfill_assets.table import SliceDays, Table, Window
-from tests.backfill.graphs import CALENDAR, every, graphs, reads
-from tests.backfill.server import Server
+from tests.backfill.graphs import CALENDAR, SHAPES, A, B
+from tests.backfill.server import Server, ended
 from tests.deliveries import day, days
 
 HOW = How(days_per_run=3, canary=0, max_parallel=2)
-
-
-def table(name: str, *inputs: Table, first: int = 0, last: int = 0, back: int = 0) -> Table:
-    read: dict = {"days": SliceDays()} | {t.name: Window(t, first, last, last) for t in inputs}
-    if back:
-        read["before"] = Window(None, -back, -back, -back)
-    return Table(name, lambda: None, "day", "day DATE", read, (), "1")
-
-
-A = table("raw/a")
-B = table("raw/b", A)
-SHAPES = {
-    "one table": [A],
-    "chain": [A, B, table("raw/c", B)],
-    "fan-in": [A, table("raw/d"), table("raw/e", A, table("raw/d"))],
-    "fan-out": [A, B, table("raw/f", A)],
-    "diamond": [A, B, table("raw/g", A), table("raw/h", B, table("raw/g", A))],
-    "window back": [A, table("raw/i", A, first=-2)],
-    "window ahead": [A, table("raw/j", A, last=2)],
-    "self-dependent": [A, table("raw/k", A, back=1)],
-}
-
-
-def ended(rebuild: Rebuild) -> Progress:
-    *_, last = rebuild.run()
-    return last
-
-
-def needing(graph: Graph, failed: set[Cell]) -> set[Cell]:
-    """Every cell that cannot be built without another one of `failed`, by looking at every pair until nothing changes."""
-    found: set[Cell] = set()
-    while more := {c for c in every(graph) for o in failed | found if c not in found and reads(graph, c, o, needed=True)}:
-        found |= more
-    return found
-
-
-def check(server: Server, planned: set[Cell], end: Progress) -> None:
-    """What must hold of any rebuild that was not stopped, of a plan in which every day is due."""
-    failed = server.failing & planned
-    held = needing(server.graph, failed) & planned
-    assert not failed & held
-    assert {cell for cell, count in server.built.items() if count} == planned - held
-    assert set(server.built.values()) <= {1}
-    assert set(server.requested().values()) == {1}
-    assert planned - held <= set(server.requested()) <= planned
-    assert {c for c, fate in end.left.fates.items() if fate == Fate.FAILED} == failed
-    assert {c for c, fate in end.left.fates.items() if fate == Fate.HELD} == held
-    assert (end.ending, end.over) == (Ending.PARTIAL if failed else Ending.DONE, True)
-
-
-@pytest.mark.parametrize("which", ["all days", "a random subset"])
-@pytest.mark.parametrize("failures", ["no failure", "first fails", "random half fails"])
-@pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=5)
-@given(data=st.data())
-def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs(
-    tmp_path_factory, shape, failures, which, data
-):
-    graph = Graph(SHAPES[shape], CALENDAR)
-    order = data.draw(st.sampled_from(["asc", "desc"]), label="order")
-    server = Server(graph, tmp_path_factory.mktemp("lake"))
-    asked = CALENDAR.days() if which == "all days" else sorted(data.draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
-    plan = server.planned(replace(HOW, order=order), days=asked, upstream=True)
-    planned = set(plan.cells())
-    ordered = graph.in_order(planned)
-    half = st.sets(st.sampled_from(ordered), min_size=len(ordered) // 2, max_size=len(ordered) // 2)
-    drawn = data.draw(half, label="failing") if failures == "random half fails" else set(ordered[:1])
-    # Of days that fail, those that need another one never come to it.
-    server.failing = set() if failures == "no failure" else drawn - needing(graph, drawn)
-    check(server, planned, ended(server.rebuild(plan)))
-
-
-@given(data=st.data())
-def test_the_same_holds_of_any_tables(tmp_path_factory, data):
-    graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=data.draw(st.integers(1, 4)))
-    how = How(days_per_run=data.draw(st.integers(1, 9)), canary=0, max_parallel=data.draw(st.integers(1, 3)))
-    if data.draw(st.booleans(), label="every day stands, by older code"):
-        server.graph = Graph([replace(t, version="0") for t in graph.tables], CALENDAR)
-        ended(server.rebuild(server.planned(how)))
-        server.graph, server.backfills = graph, []
-        server.built.clear()
-    plan = server.planned(replace(how, order=data.draw(st.sampled_from(["asc", "desc"]))))
-    drawn = data.draw(st.sets(st.sampled_from(sorted(plan.cells()))))
-    server.failing = drawn - needing(graph, drawn)
-    check(server, set(plan.cells()), ended(server.rebuild(plan)))
-
-
-@given(data=st.data())
-def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_done_twice(tmp_path_factory, data):
-    graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=3)
-    plan = server.planned(replace(HOW, max_parallel=data.draw(st.integers(1, 3))))
-    server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
-    for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many looks"):
-        for number, _ in enumerate(server.rebuild(plan).run(), start=1):
-            if number == kill:
-                break
-    end = ended(server.rebuild(plan))
-    note(f"{server.backfills}")
-    assert end.ending == Ending.DONE
-    assert server.built == dict.fromkeys(plan.cells(), 1)
 
 
 def chain(tmp_path, **server) -> Server:

@@ -10,9 +10,8 @@ from backfill_assets.backfill.estimate import expected_end
 from backfill_assets.backfill.plan import How
 from backfill_assets.backfill.progress import Ending
 from backfill_assets.backfill.watch import looks
-from tests.backfill.graphs import CALENDAR
+from tests.backfill.graphs import CALENDAR, SHAPES, A
 from tests.backfill.server import Server
-from tests.backfill.test_rebuild import SHAPES, A
 
 HOW = How(days_per_run=2, canary=0)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from backfill_assets import exit_codes
+from backfill_assets.calendar import between
 from backfill_assets.cli import app
 from backfill_assets.errors import BackfillError, Guarded, UsageError
 
@@ -64,6 +66,11 @@ def test_days_may_come_from_a_file(tmp_path):
     (tmp_path / "days.txt").write_text("2019-09-03\n2019-09-05..2019-09-06,\n\n")
     reasons = planned("--partitions", str(tmp_path / "days.txt"), "--target", "raw/rejected_lines", home=tmp_path)
     assert list(reasons["raw/rejected_lines"]) == ["2019-09-03", "2019-09-05", "2019-09-06"]
+
+
+def test_days_may_be_a_list_longer_than_a_files_name(tmp_path):
+    days = [str(day) for day in between(date(2019, 8, 15), date(2019, 10, 13))]
+    assert list(planned("--partitions", ",".join(days), home=tmp_path)["raw/rejected_lines"]) == days
 
 
 def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):

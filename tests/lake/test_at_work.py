@@ -19,6 +19,7 @@ SINCE = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
 WORK = Work(NAME, days(0, 2), "a run", "a plan", SINCE)
 
 # A step that has started a process of its own, as Spark's driver is; killed, it cannot say goodbye, and its child lives on.
+# Nobody waits for these sleeps: both are up until the test ends them.
 AT_WORK = """
 import subprocess, sys, time
 from datetime import date
