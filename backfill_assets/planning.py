@@ -5,14 +5,13 @@ The command line and Dagster's jobs both come through here.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
+from backfill_assets.asked import Asked, days_of, kinds, named
 from backfill_assets.backfill import history
-from backfill_assets.backfill.choose import KINDS, Choice, Wish, choose
+from backfill_assets.backfill.choose import Choice, Wish, choose
 from backfill_assets.backfill.estimate import Estimate, estimate
 from backfill_assets.backfill.graph import Graph
 from backfill_assets.backfill.graphql import Dagster
@@ -22,7 +21,7 @@ from backfill_assets.backfill.plan import How, Plan, make, read
 from backfill_assets.backfill.rebuild import Look, Rebuild
 from backfill_assets.backfill.status import status_of
 from backfill_assets.calendar import Calendar, ranges
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import Guarded
 from backfill_assets.lake import at_work
 from backfill_assets.lake.latest import Cell, Latest, latest
 from backfill_assets.lake.plans import Plans
@@ -32,19 +31,6 @@ from backfill_assets.layers.catalog import TABLES
 from backfill_assets.servers.place import running
 from backfill_assets.settings import Settings
 from backfill_assets.table import Table
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a plan is asked for, as typed: days, tables, states, how far up and down, how, and whether many days are meant."""
-
-    days: str
-    target: str = ""
-    only: str = ""
-    upstream: bool = False
-    downstream: bool = False
-    how: How = field(default_factory=How)
-    yes: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,16 +44,6 @@ class Planned:
 
 def code() -> dict[str, str]:
     return {table.name: table.version for table in TABLES}
-
-
-def named(target: str) -> list[Table]:
-    """The tables of a comma-separated list, in the catalog's order, all if none is named; UsageError for an unknown one."""
-    known = {table.name: table for table in TABLES}
-    names = [name.strip() for name in target.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(known)}.")
-    return [table for name, table in known.items() if name in names or not names]
 
 
 def record_of(chosen: Settings) -> Latest:
@@ -84,7 +60,7 @@ def planned(asked: Asked, chosen: Settings) -> Planned:
     calendar = Calendar(chosen.first_day, chosen.calendar.last)
     wish = Wish(
         [table.name for table in named(asked.target)],
-        calendar.select(text_of(asked.days)),
+        days_of(asked.days, calendar),
         kinds(asked.only),
         asked.how.force and not asked.only,  # with states named, the days are those; they are computed even if nothing changed
         asked.upstream,
@@ -108,25 +84,6 @@ def _new(choice: Choice, graph: Graph, how: How, plans: Plans) -> Plan:
         how = replace(how, again=how.again + 1)
         plan = make(choice, graph, how)
     return plan
-
-
-def text_of(days: str) -> str:
-    """The days as given, or those of a file, a line each or separated by commas."""
-    if not days:
-        raise UsageError(
-            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07, `last 7`, or a file of days."
-        )
-    if not os.path.isfile(days):  # not Path.is_file, which fails on a list of days longer than a file's name may be
-        return days
-    return ",".join(line.strip().rstrip(",") for line in Path(days).read_text().splitlines() if line.strip())
-
-
-def kinds(only: str) -> frozenset[str]:
-    found = frozenset(word.strip() for word in only.split(",") if word.strip())
-    unknown = sorted(found - set(KINDS))
-    if unknown:
-        raise UsageError(f"--only {unknown[0]}: there is no such state. Nothing was planned. Choose of {', '.join(KINDS)}.")
-    return found or frozenset(KINDS)
 
 
 def guard(plan: Plan, chosen: Settings, *, yes: bool) -> None:

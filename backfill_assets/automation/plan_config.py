@@ -9,10 +9,10 @@ from typing import Literal
 from dagster import Config
 from pydantic import Field
 
+from backfill_assets.asked import Asked
 from backfill_assets.backfill.plan import How
 from backfill_assets.commands.flags import asked
 from backfill_assets.errors import UsageError
-from backfill_assets.planning import Asked
 from backfill_assets.settings import Settings
 
 AS_IT_IS = How()

@@ -9,6 +9,7 @@ from datetime import date
 
 from rich.console import Console
 
+from backfill_assets.asked import Asked
 from backfill_assets.backfill.history import open_plans
 from backfill_assets.backfill.outcome import TableOutcome, outcomes
 from backfill_assets.backfill.plan import How
@@ -21,7 +22,7 @@ from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.plans import Plans
 from backfill_assets.lake.store import Lake
 from backfill_assets.layers.catalog import TABLES
-from backfill_assets.planning import Asked, planned, rebuild_of
+from backfill_assets.planning import planned, rebuild_of
 from backfill_assets.servers.child import is_taken
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, Settings, read_settings

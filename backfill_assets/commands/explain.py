@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from backfill_assets.asked import named
 from backfill_assets.backfill.status import status_of
 from backfill_assets.build.due import OF_SOURCE
 from backfill_assets.commands.tables import terminal
@@ -15,7 +16,7 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.at_work import Work, running
 from backfill_assets.lake.records import Build
 from backfill_assets.lake.store import Lake
-from backfill_assets.planning import named, record_of
+from backfill_assets.planning import record_of
 from backfill_assets.settings import read_settings
 
 MARK = 12  # so many digits of a fingerprint tell any two apart

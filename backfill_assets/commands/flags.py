@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from backfill_assets.arguments import rebuild_flags
+from backfill_assets.asked import Asked
 from backfill_assets.backfill.plan import How
 from backfill_assets.errors import UsageError
-from backfill_assets.planning import Asked
 from backfill_assets.settings import read_settings
 
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}

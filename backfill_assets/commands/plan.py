@@ -8,10 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Drawn
 
+from backfill_assets.asked import Asked
 from backfill_assets.backfill.plan import Plan
 from backfill_assets.backfill.words import chunks_of, expected, left_out, rows_of
 from backfill_assets.commands.tables import terminal
-from backfill_assets.planning import Asked, Planned, planned
+from backfill_assets.planning import Planned, planned
 from backfill_assets.settings import Settings, read_settings
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from backfill_assets import exit_codes
+from backfill_assets.asked import Asked
 from backfill_assets.backfill import words
 from backfill_assets.backfill.carry_out import carried_out
 from backfill_assets.backfill.estimate import recorded
@@ -24,7 +25,7 @@ from backfill_assets.commands.tables import outcome_table, show_progress, termin
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.plans import Plans
 from backfill_assets.lake.store import Lake
-from backfill_assets.planning import Asked, planned, rebuild_of, record_of
+from backfill_assets.planning import planned, rebuild_of, record_of
 from backfill_assets.settings import Settings, read_settings
 
 

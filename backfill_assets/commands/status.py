@@ -11,10 +11,11 @@ from itertools import chain
 from rich.console import Console
 from rich.text import Text
 
+from backfill_assets.asked import named
 from backfill_assets.backfill.status import Finding, State, Status, status_of
 from backfill_assets.calendar import ranges
 from backfill_assets.commands.tables import terminal
-from backfill_assets.planning import named, record_of, runs_at_work
+from backfill_assets.planning import record_of, runs_at_work
 from backfill_assets.settings import read_settings
 
 # A letter and a colour a state: a strip of days must be read without colours too.
