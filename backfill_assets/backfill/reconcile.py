@@ -86,6 +86,7 @@ class _Look:
         missing = left_out(builds, self.held.told)
         # As it will be once the ledger is mended: what is at odds beside that is at odds for another reason.
         self.standing = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.stands}
+        # Whatever was built of a day since, a run at work that built it may be building it again.
         self.busy = {b.day for b in [*builds, *missing] if b.run in records.at_work}
         self.busy |= {day for name, day in records.moved if name == table}
         self._days: dict[Kind, dict[date, str]] = {kind: {} for kind in Kind}
