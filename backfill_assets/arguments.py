@@ -11,7 +11,10 @@ import typer
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PlanId = Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; the one that is open if not given.")]
+PlanId = Annotated[
+    str,
+    typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the one that is open, or else the last with days left."),
+]
 
 
 def rebuild_flags(

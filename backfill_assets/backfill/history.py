@@ -41,14 +41,20 @@ def refuse_overlap(plan: Plan, plans: Plans) -> None:
 
 
 def which(plan_id: str, plans: Plans) -> str:
-    """The plan named, or the only open one; UsageError if that leaves a choice, or none."""
+    """The plan named; else the only open one, or where none is open the one that ended last, first of those with days left.
+
+    UsageError if that leaves a choice, or none.
+    """
     if plan_id:
         plans.read(plan_id)
         return plan_id
-    found = open_plans(plans)
+    told = {each: plans.events(each) for each in plans.ids()}
+    found = [each for each, events in told.items() if state_of(events) == OPEN]
     if len(found) == 1:
         return found[0]
-    raise UsageError(
-        f"Which plan? {'Open are ' + ', '.join(found) if found else 'None is open'}. Nothing was started. Name one; see "
-        "`backfill list`."
-    )
+    if found:
+        raise UsageError(f"Which plan? Open are {', '.join(found)}. Nothing was started. Name one; see `backfill list`.")
+    ended = [each for each, events in told.items() if state_of(events) != PLANNED]
+    if ended:
+        return max(ended, key=lambda each: (state_of(told[each]) != "done", told[each][-1].at))
+    raise UsageError("Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.")

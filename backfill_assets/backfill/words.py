@@ -65,8 +65,8 @@ def in_a_line(progress: Progress) -> str:
 
 def chunks_over(progress: Progress) -> str:
     total = len(progress.plan.chunks)
-    work = ", ".join(f"{number}" for number in sorted(progress.at_work))
-    told = f"{len(progress.chunks_over)} of {total} chunks over" + (f", at work: {work}" if work else "")
+    work = ", ".join(f"chunk {number}" for number in sorted(progress.at_work))
+    told = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (f", at work: {work}" if work else "")
     stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
     silent = f"; {progress.silent}" if progress.silent else ""
     return told + stopped + silent

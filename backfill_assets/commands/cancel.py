@@ -18,7 +18,7 @@ from backfill_assets.lake.plans import Plans
 from backfill_assets.planning import dagster_of
 from backfill_assets.settings import read_settings
 
-# A step ends within one Spark query of being asked to, or is ended for it (dagster.yaml); the daemon looks every half minute.
+# A step ends within one Spark query of being asked to, or is ended for it (dagster.yaml); the daemon looks every 5 to 30 s.
 PATIENCE_S = 300
 
 

@@ -57,6 +57,7 @@ def resume(plan_id: str, *, as_json: bool) -> int:
     plan_id = which(plan_id, plans)
     if state_of(plans.events(plan_id)) == PLANNED:
         raise UsageError(f"Plan {plan_id} was never started. Nothing was launched. Start it with `backfill run {plan_id}`.")
+    terminal(stderr=as_json).print(f"Going on with plan {plan_id}.")
     return run(plan_id, as_json=as_json)
 
 

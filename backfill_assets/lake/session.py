@@ -48,7 +48,8 @@ ALWAYS = {
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
     "spark.sql.shuffle.partitions": "4",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    # A table's log is put together anew after each commit: one task, for the files of some thousand days.
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.driver.memory": "4g",
     # With few cores, a collector that stops the work and uses all of them costs less than one that works beside it.

@@ -136,7 +136,7 @@ def planned(chosen: Settings, port: int, tell: Callable[[str], None]) -> Servers
     workspace = ["-w", str(PROJECT / "workspace.yaml")]
     webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), *workspace]
     commands = {name: [sys.executable, "-m", *of] for name, of in
-                {"webserver": webserver, "daemon": ["dagster._daemon", "run", *workspace]}.items()}  # fmt: skip
+                {"webserver": webserver, "daemon": ["backfill_assets.servers.daemon", "run", *workspace]}.items()}  # fmt: skip
     if engine:
         commands["engine"] = engine_command(chosen, engine, chosen.home / "engine")
     children = {name: _child(name, command, env, chosen.home) for name, command in commands.items()}

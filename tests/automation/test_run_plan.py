@@ -29,7 +29,7 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     ]  # fmt: skip
     assert office.tags(result) == {"user": "ada", tags.LAUNCHER: "run_plan", tags.PLAN: plan_id}
     said = office.said(result)
-    assert "0 of 2 chunks over, at work: 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
+    assert "0 of 2 chunk(s) over, at work: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
     assert len(said.splitlines()) == len(set(said.splitlines()))
 
 

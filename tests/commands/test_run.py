@@ -6,7 +6,7 @@ No servers: an address at which nobody answers stands for one that is down.
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from backfill_assets import exit_codes
 from backfill_assets.backfill.chunks import Chunk
+from backfill_assets.backfill.history import which
 from backfill_assets.backfill.plan import How, Plan
 from backfill_assets.build.due import delivered_for
 from backfill_assets.cli import app
@@ -134,17 +135,39 @@ def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_ag
     assert (second != first, planned(tmp_path, "--force")) == (True, second)
 
 
+def started(plans: Plans, reason: str, *endings: str) -> str:
+    """A plan that was started, and ended so; started only, without an ending."""
+    plan = Plan({REJECTED: "1"}, {REJECTED: {str(DAY): "missing"}}, [Chunk(0, {REJECTED: [DAY]})], How(reason=reason))
+    plans.keep(plan.id, plan.contents())
+    plans.note(plan.id, "started", NOW)
+    for minute, ending in enumerate(endings):
+        plans.note(plan.id, "ended", NOW + timedelta(minutes=len(plans.ids()) + minute), ending=ending)
+    return plan.id
+
+
 @pytest.mark.parametrize("verb", ["resume", "cancel", "watch", "show"])
-def test_a_verb_without_a_plan_means_the_open_one_and_refuses_to_guess(tmp_path, plans, verb):
-    assert refused(verb, home=tmp_path)[0] == 2
+def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
+    assert refused(verb, home=tmp_path) == (
+        2, "Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.",
+    )  # fmt: skip
     for reason in ("one", "two"):
-        plan = Plan({REJECTED: "1"}, {REJECTED: {str(DAY): "missing"}}, [Chunk(0, {REJECTED: [DAY]})], How(reason=reason))
-        plans.keep(plan.id, plan.contents())
-        plans.note(plan.id, "started", NOW)
+        started(plans, reason)
     code, said = refused(verb, home=tmp_path)
     assert (code, said) == (
         2, f"Which plan? Open are {', '.join(plans.ids())}. Nothing was started. Name one; see `backfill list`.",
     )  # fmt: skip
+
+
+def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(plans):
+    done = started(plans, "one", "done")
+    assert which("", plans) == done
+    partial = started(plans, "two", "partial")
+    started(plans, "three", "done")
+    assert which("", plans) == partial
+    later = started(plans, "four", "done", "partial")
+    assert which("", plans) == later
+    going_on = started(plans, "five")
+    assert (which("", plans), which(done, plans)) == (going_on, done)
 
 
 def test_what_was_never_started_is_neither_resumed_nor_cancelled(tmp_path):
