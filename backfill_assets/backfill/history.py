@@ -56,5 +56,6 @@ def which(plan_id: str, plans: Plans) -> str:
         raise UsageError(f"Which plan? Open are {', '.join(found)}. Nothing was started. Name one; see `backfill list`.")
     ended = [each for each, events in told.items() if state_of(events) != PLANNED]
     if ended:
-        return max(ended, key=lambda each: (state_of(told[each]) != "done", told[each][-1].at))
+        settled = ("done", "cancelled")  # meant without a name only if it was the last
+        return max(ended, key=lambda each: (state_of(told[each]) not in settled, told[each][-1].at))
     raise UsageError("Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.")

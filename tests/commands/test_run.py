@@ -164,6 +164,8 @@ def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_lef
     partial = started(plans, "two", "partial")
     started(plans, "three", "done")
     assert which("", plans) == partial
+    plans.note(started(plans, "given up", "partial"), "cancelled", NOW + timedelta(days=1))
+    assert which("", plans) == partial
     later = started(plans, "four", "done", "partial")
     assert which("", plans) == later
     going_on = started(plans, "five")
