@@ -67,16 +67,17 @@ def set_for_one_plan() -> None:
 
     from backfill_assets.lake.session import spark_resource, start
 
-    before = start(settings()).conf.get("spark.sql.shuffle.partitions")
+    first: Any = start(settings())
     other: Any = SparkSession.builder.remote(str(settings().spark_remote)).create()
     mine = spark_resource(settings())
     runtime = {"spark.sql.shuffle.partitions": "7", "spark.databricks.delta.snapshotPartitions": "3"}
+    of_all = {name: first.conf.get(name) for name in runtime}
     of_the_engine = {"spark.driver.memory": SMALL["spark.driver.memory"]}
     session: Any = mine.session(runtime | of_the_engine)
     assert session.session_id != other.session_id
     assert {name: session.conf.get(name) for name in runtime} == runtime
-    assert {other.conf.get(name) for name in runtime} == {"2"}
-    assert before == "2"
+    assert {name: other.conf.get(name) for name in runtime} == of_all
+    assert of_all == {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
     late = f"spark.executor.instances=9 cannot be set for one plan: the engine at {settings().spark_remote} is running already"
     with pytest.raises(UsageError, match=late):
         mine.session({"spark.executor.instances": "9", "spark.sql.shuffle.partitions": "8"})
