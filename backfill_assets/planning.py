@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from httpx import BaseTransport
+
 from backfill_assets.asked import Asked, days_of, kinds, named
 from backfill_assets.backfill import history
 from backfill_assets.backfill.choose import Choice, Wish, choose
@@ -102,10 +104,10 @@ def guard(plan: Plan, chosen: Settings, *, yes: bool) -> None:
         )
 
 
-def dagster_of(chosen: Settings) -> Dagster:
-    """The webserver that the settings name, or the one that runs on this home."""
+def dagster_of(chosen: Settings, transport: BaseTransport | None = None) -> Dagster:
+    """The webserver that the settings name, or the one that runs on this home; `transport` is for tests."""
     here = None if "dagster_url" in chosen.model_fields_set else running(chosen.home)
-    return Dagster(here.url if here else chosen.dagster_url)
+    return Dagster(here.url if here else chosen.dagster_url, transport)
 
 
 def rebuild_of(

@@ -41,7 +41,8 @@ def refuse_overlap(plan: Plan, plans: Plans) -> None:
 
 
 def which(plan_id: str, plans: Plans) -> str:
-    """The plan named; else the only open one, or where none is open the one that ended last, first of those with days left.
+    """The plan named; else the only open one; else the last of those that ended with days left and were not cancelled, or the
+    last of all.
 
     UsageError if that leaves a choice, or none.
     """

@@ -16,11 +16,9 @@ from datetime import date
 from backfill_assets.backfill.disagreement import Disagreement, Kind
 from backfill_assets.backfill.materialized import Known
 from backfill_assets.lake.held import Held
+from backfill_assets.lake.latest import Cell
 from backfill_assets.lake.records import Build
 from backfill_assets.lake.trail import left_out
-
-Cell = tuple[str, date]
-
 
 MARK = 12  # so many digits of a fingerprint tell any two apart
 

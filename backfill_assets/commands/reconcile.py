@@ -25,8 +25,8 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.store import Lake
 from backfill_assets.lake.trail import key, record_left_out, tables_in
 from backfill_assets.layers.catalog import TABLES
-from backfill_assets.servers.place import running
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.planning import dagster_of
+from backfill_assets.settings import read_settings
 
 WHAT_COMPARING_NEEDS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "rows", "delta_version", "plan", "who", "reason", "at",
@@ -36,7 +36,7 @@ WHAT_COMPARING_NEEDS = (
 def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) -> int:
     """`transport` stands in for the network in tests."""
     chosen = read_settings()
-    ledger, dagster = Lake(chosen.lake).ledger, webserver(chosen, transport)
+    ledger, dagster = Lake(chosen.lake).ledger, dagster_of(chosen, transport)
     records = read(ledger, dagster)
     found, mended = compare(records), {"recorded": 0, "told": 0}
     if repair and found.mendable():
@@ -50,12 +50,6 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
     if found.disagreements:
         return 1
     return 3 if found.unasked else 0
-
-
-def webserver(chosen: Settings, transport: BaseTransport | None) -> Dagster:
-    """The one that runs on this home, or the one of the settings."""
-    found = running(chosen.home)
-    return Dagster(found.url if found else chosen.dagster_url, transport=transport)
 
 
 def read(ledger: Ledger, dagster: Dagster) -> Records:

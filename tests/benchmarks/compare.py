@@ -169,13 +169,14 @@ def main() -> None:
             b = bench.one_run("b: this code location, one run", first, end, BACKFILL_LAST_DAY=str(end))
             timings += [b, c := bench.run_a_day(first, end)]
         if given.times == 1:
-            timings += (small := warm(bench))
+            small = warm(bench)
+            timings += small
         console.print(table(timings, f"{rows:,} rows"))
         console.print(f"b/a: {', '.join(f'{r:.2f}' for r in ratios)}; median {sorted(ratios)[len(ratios) // 2]:.2f}")
         if given.daily:
             console.print(f"c/b over {given.daily} days: {c.seconds / b.seconds:.1f}")
         if given.times == 1:
-            by_hand = sorted(t.seconds for t in timings if t.name.startswith("a:"))[0]
+            by_hand = min(t.seconds for t in timings if t.name.startswith("a:"))
             shares = [f"{t.inside / by_hand:.2f}" for t in small[1:] if t.days == 3]
             console.print(f"d/a, 3 days from run start to end against sixty by hand: {', '.join(shares)}")
 

@@ -9,15 +9,8 @@ import pytest
 from backfill_assets.servers.place import running
 from tests.journeys.conftest import environment
 from tests.journeys.station import FIRST
+from tests.test_oracle import EXPECTED
 from tests.world import NAMES
-
-# Counted by DuckDB over the sample (tests/test_oracle.py); DESIGN.md names the same figures.
-ROWS = {
-    "raw/outage_events": "212,989",
-    "staging/outage_updates": "212,989",
-    "staging/outages": "40,256",
-    "features/region_daily": "13,520",
-}
 
 
 def demo(home: Path) -> "subprocess.CompletedProcess[str]":
@@ -44,7 +37,7 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(twice):
     assert first.returncode == 0, first.stdout + first.stderr
     told = shown(first.stdout)
     assert {name: row[:4] for name, row in told.items()} == dict.fromkeys(NAMES, ("60 of 60", "60", "0", "0"))
-    assert {name: told[name][4] for name in ROWS} == ROWS
+    assert {name: told[name][4] for name in EXPECTED} == {name: f"{rows:,}" for name, rows in EXPECTED.items()}
     assert running(home) is None
 
 

@@ -21,7 +21,9 @@ class Waits:
 
 
 def test_the_daemon_waits_as_long_between_two_looks_as_it_is_told(monkeypatch):
-    monkeypatch.setattr(controller, "DEFAULT_DAEMON_INTERVAL_SECONDS", 30)  # put back at the end
+    # Dagster's interval, which is put back for the tests after this one; and looks that find nothing, since only the waits
+    # between them are of interest.
+    monkeypatch.setattr(controller, "DEFAULT_DAEMON_INTERVAL_SECONDS", 30)
     monkeypatch.setattr(backfill, "execute_backfill_iteration", lambda *_, **__: iter(()))
     look_often()
     waits = Waits()
