@@ -14,13 +14,13 @@ from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
-from backfill_assets.assets import RebuildOptions, asset_of, executor  # noqa: E402
-from backfill_assets.automation.nightly import nightly_schedule  # noqa: E402
-from backfill_assets.automation.plan_jobs import plan_jobs  # noqa: E402
+from backfill_assets.datasets.outages.tables import TABLES  # noqa: E402
 from backfill_assets.lake.session import SparkResource, spark_resource  # noqa: E402
-from backfill_assets.layers.catalog import TABLES  # noqa: E402
+from backfill_assets.orchestration.assets import RebuildOptions, asset_of, executor  # noqa: E402
+from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
+from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
 from backfill_assets.settings import Settings, settings  # noqa: E402
-from backfill_assets.table import Table  # noqa: E402
+from backfill_assets.table.declaration import Table  # noqa: E402
 
 
 def definitions_for(chosen: Settings, tables: Sequence[Table] = TABLES, spark: SparkResource | None = None) -> Definitions:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, around, islands, ranges, reach
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.slices import condition
+from backfill_assets.lake.slice import condition
 from tests.deliveries import day, days
 
 CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))

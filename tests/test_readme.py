@@ -15,11 +15,11 @@ from graphql.execution.values import get_variable_values
 from graphql.language.ast import OperationDefinitionNode
 from typer.testing import CliRunner
 
-from backfill_assets.assets import RebuildOptions
-from backfill_assets.automation.plan_config import RunPlanConfig
-from backfill_assets.cli import app
+from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.definitions import definitions_for
-from backfill_assets.layers.catalog import TABLES
+from backfill_assets.orchestration.assets import RebuildOptions
+from backfill_assets.orchestration.job_config import RunPlanConfig
 from backfill_assets.settings import PROJECT, Settings, settings
 
 README = (PROJECT / "README.md").read_text()

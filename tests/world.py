@@ -16,14 +16,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from backfill_assets.build.order import Order, StepResult
-from backfill_assets.build.step import Step
 from backfill_assets.calendar import Calendar
+from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.store import Lake
-from backfill_assets.layers.catalog import TABLES
-from backfill_assets.layers.landing import Landing
 from backfill_assets.settings import settings
-from backfill_assets.table import Read, Table, Window
+from backfill_assets.sources.landing import Landing
+from backfill_assets.step.request import Order, StepResult
+from backfill_assets.step.step import Step
+from backfill_assets.table.declaration import Read, Table, Window
 from tests.deliveries import days
 
 SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
@@ -112,7 +112,7 @@ class World:
         return DeltaTable(self.lake.path(name)).to_pyarrow_table()
 
     def fingerprints(self, name: str) -> dict[date, str]:
-        return {at: build.fingerprint for (_, at), build in self.lake.ledger.standing([name]).items()}
+        return {at: build.fingerprint for (_, at), build in self.lake.ledger.accepted([name]).items()}
 
     def versions(self) -> dict[str, int]:
         return {name: self.lake.version(name) for name in NAMES}

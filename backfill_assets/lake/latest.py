@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.lake.ledger import Ledger, committed_builds, opened, version_of
-from backfill_assets.lake.records import Build, from_arrow
+from backfill_assets.lake.record import Build, from_arrow
 
-Cell = tuple[str, date]
+Partition = tuple[str, date]
 # Figures and verdicts stay where they are: reading them would take most of the time, and only one day's are ever asked for.
 WHAT_STATUS_NEEDS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "parts", "inputs", "delta_version", "seconds", "rows",
@@ -22,17 +22,17 @@ WHAT_STATUS_NEEDS = (
 
 @dataclass(frozen=True)
 class Latest:
-    """Of each cell, the last build, and the last one whose rows stand in the table."""
+    """Of each partition, the last build, and the last one whose rows stand in the table."""
 
-    last: dict[Cell, Build] = field(default_factory=dict)
-    standing: dict[Cell, Build] = field(default_factory=dict)
+    last: dict[Partition, Build] = field(default_factory=dict)
+    accepted: dict[Partition, Build] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
         for build in builds:
-            cell = (build.table, build.day)
-            self.last[cell] = build
+            partition = (build.table, build.day)
+            self.last[partition] = build
             if build.stands:
-                self.standing[cell] = build
+                self.accepted[partition] = build
 
 
 def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
@@ -52,9 +52,9 @@ def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:
-    """Where the last build of each cell is, and the last that stands; in order of time."""
+    """Where the last build of each partition is, and the last that stands; in order of time."""
     by_time = pc.sort_indices(rows["at"])
-    cells = rows.select(["table", "day"]).append_column("failed", pc.equal(rows["outcome"], "failed")).take(by_time)
-    numbered = cells.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
+    partitions = rows.select(["table", "day"]).append_column("failed", pc.equal(rows["outcome"], "failed")).take(by_time)
+    numbered = partitions.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
     last = numbered.group_by(["table", "day", "failed"]).aggregate([("number", "max")])["number_max"]
     return by_time.take(last.sort())

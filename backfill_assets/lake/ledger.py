@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.locks import writing
-from backfill_assets.lake.records import SCHEMA, Build, from_arrow, to_arrow
+from backfill_assets.lake.record import SCHEMA, Build, from_arrow, to_arrow
 
 # Runs that finish together all append here; the default of 15 retries was seen to run out with four writers.
 COMMIT_RETRIES = 200
@@ -79,9 +79,9 @@ class Ledger:
         found = from_arrow(table.to_pyarrow_table(columns=list(columns) if columns else None, filters=only))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in found}.values(), key=lambda b: b.at)
 
-    def standing(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
+    def accepted(self, tables: Iterable[str]) -> dict[tuple[str, date], Build]:
         """The last build of each (table, day) whose rows stand in the table."""
-        return standing_of(self.builds(tables))
+        return accepted_builds(self.builds(tables))
 
     def settled(self, tables: Iterable[str]) -> list[Build]:
         """Every build of these tables, oldest first, once what crashes left out is recorded."""
@@ -113,7 +113,7 @@ class Ledger:
         return missing
 
 
-def standing_of(builds: Iterable[Build]) -> dict[tuple[str, date], Build]:
+def accepted_builds(builds: Iterable[Build]) -> dict[tuple[str, date], Build]:
     """The last of `builds`, oldest first, of each (table, day) whose rows stand in the table."""
     return {(b.table, b.day): b for b in builds if b.stands}
 

@@ -18,7 +18,7 @@ from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.plan_conf import refuse, settle, values_judged
+from backfill_assets.lake.spark_conf import refuse, settle, values_judged
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"

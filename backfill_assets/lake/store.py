@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.ledger import Ledger, version_of
-from backfill_assets.lake.records import WriteMode
-from backfill_assets.lake.slices import condition
+from backfill_assets.lake.record import WriteMode
+from backfill_assets.lake.slice import condition
 
 # Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the audit trail reach back
 # further: a year, after which a day is rebuilt from raw instead.

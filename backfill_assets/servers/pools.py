@@ -1,7 +1,7 @@
 """How many steps of a kind may run at once, over all runs."""
 
-from backfill_assets.backfill.documents import POOLS, SET_POOL
-from backfill_assets.backfill.graphql import Dagster
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.documents import POOLS, SET_POOL
 
 LIMITS = {
     # Reading and hashing files on disk: two keep it busy, more only make it seek.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.backfill.graphql import Dagster
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
 from backfill_assets.servers.child import Child, end, free_port, is_taken, undisturbed

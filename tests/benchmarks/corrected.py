@@ -27,11 +27,11 @@ def main() -> None:
 
 def measure(root: Path) -> None:
     # Imported here: the tables look up their landing area in the environment when they are declared.
-    from backfill_assets.asked import Asked
-    from backfill_assets.commands.run import on_a_terminal
-    from backfill_assets.commands.sample import deliver
+    from backfill_assets.cli.run import on_a_terminal
+    from backfill_assets.datasets.outages.sample import deliver
     from backfill_assets.lake.store import Lake
-    from backfill_assets.planning import planned, rebuild_of
+    from backfill_assets.plan.planning import planned, rebuild_of
+    from backfill_assets.plan.request import RebuildRequest
     from backfill_assets.servers.stack import servers_on
     from backfill_assets.settings import read_settings
 
@@ -43,12 +43,12 @@ def measure(root: Path) -> None:
         for name in ("all sixty days", "one corrected delivery"):
             if seconds:
                 correct(root / "landing" / "outage_events" / CORRECTED / "events.jsonl.gz")
-            plan = planned(Asked(days, only="outdated" if seconds else "", downstream=True), chosen).plan
+            plan = planned(RebuildRequest(days, only="outdated" if seconds else "", downstream=True), chosen).plan
             end = on_a_terminal(rebuild_of(plan.id, chosen, who="benchmark"), chosen, console)
             took = (end.at - end.started).total_seconds()
             seconds = seconds or took
             builds = Counter(b.outcome for b in Lake(chosen.lake).ledger.builds() if b.plan == plan.id)
-            counts = (len(plan.cells()), builds.total(), len(end.left.saved))
+            counts = (len(plan.partitions()), builds.total(), len(end.left.saved))
             drawn.add_row(name, *map(str, counts), f"{took:.0f}", f"{took / seconds:.2f}")
     console.print(drawn)
 

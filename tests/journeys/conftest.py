@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
-from backfill_assets.backfill.graphql import Dagster
 from backfill_assets.calendar import between
-from backfill_assets.commands.sample import SAMPLE
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.place import running
 from tests.journeys.station import FIRST, Station, eventually

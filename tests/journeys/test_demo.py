@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.servers.place import running
+from tests.datasets.test_oracle import EXPECTED
 from tests.journeys.conftest import environment
 from tests.journeys.station import FIRST
-from tests.test_oracle import EXPECTED
 from tests.world import NAMES
 
 
@@ -28,7 +28,7 @@ def twice(tmp_path_factory, spark):
 
 def shown(printed: str) -> dict[str, tuple[str, ...]]:
     """Of each table in the printed outcome: days, built, up to date, refused, rows."""
-    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in printed.splitlines()]
+    lines = [[partition.strip() for partition in line.strip("│").split("│")] for line in printed.splitlines()]
     return {line[0]: tuple(line[1:6]) for line in lines if line[0] in NAMES}
 
 

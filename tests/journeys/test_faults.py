@@ -13,7 +13,7 @@ from subprocess import Popen
 import pytest
 
 from backfill_assets.calendar import between
-from backfill_assets.lake.plans import Plans
+from backfill_assets.plan.store import Plans
 from tests.journeys import questions
 from tests.journeys.conftest import PROJECT, station_on
 from tests.journeys.station import FIRST, Station, ended, eventually

@@ -117,7 +117,7 @@ def test_the_month_is_what_duckdb_computes_from_the_files(station: Station, mend
     hold_what_the_oracle_says(station)
 
 
-def standing(station: Station) -> dict[tuple[str, date], tuple[set[str], list[str]]]:
+def accepted(station: Station) -> dict[tuple[str, date], tuple[set[str], list[str]]]:
     """Of each day of each table, its files and its rows, read without the code under test."""
     found = {}
     for name in TABLES:
@@ -133,24 +133,28 @@ def standing(station: Station) -> dict[tuple[str, date], tuple[set[str], list[st
 
 
 def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_rows_or_files(station: Station, mended: str):
-    before, builds = standing(station), len(station.builds())
+    before, builds = accepted(station), len(station.builds())
     for day in FIVE:  # redelivered without their last hundred lines
         lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
         file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
     told = station.asked_json("status")["tables"]
-    changed = {as_day(d) for d, cell in told["raw/outage_events"].items() if cell["state"] == "outdated: source files changed"}
+    changed = {
+        as_day(d)
+        for d, partition in told["raw/outage_events"].items()
+        if partition["state"] == "outdated: source files changed"
+    }
     assert changed == set(FIVE)
 
     end = station.asked_json("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
-    after = standing(station)
+    after = accepted(station)
     reasons = station.asked_json("show", end["plan"])["contents"]["reasons"]
     planned = {(table, as_day(day)) for table, days in reasons.items() for day in days}
     computed = {(b.table, b.day) for b in station.builds()[builds:]}
-    different = {cell for cell in before if before[cell][1] != after[cell][1]}
+    different = {partition for partition in before if before[partition][1] != after[partition][1]}
     assert {day for table, day in different if table in ("raw/outage_events", "staging/outage_updates")} == set(FIVE)
     assert {day for table, day in different if table == "staging/outages"} <= set(between(FIRST, FIVE[-1]))
     assert different <= computed <= planned
-    assert [cell for cell in before if cell not in computed and before[cell] != after[cell]] == []
+    assert [partition for partition in before if partition not in computed and before[partition] != after[partition]] == []
     assert end["saved"] == len(planned) - len(computed) > 0
     assert {day for table, day in before if (table, day) not in planned} >= set(between(FIVE[-1] + timedelta(days=7), LAST))
     hold_what_the_oracle_says(station)

@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from backfill_assets.lake.ledger import Ledger, commit_metadata
-from backfill_assets.lake.records import Build, from_arrow, to_arrow
+from backfill_assets.lake.record import Build, from_arrow, to_arrow
 from tests.deliveries import day
 
 NOON = datetime(2019, 10, 14, 12, tzinfo=UTC)
@@ -47,7 +47,7 @@ def test_the_last_build_that_stands_is_the_days_and_a_failed_one_is_not(tmp_path
     ledger.append([build(0, 0, run="first"), build(1, 0, run="first")])
     ledger.append([build(0, 2, run="third", outcome="failed"), build(1, 2, run="third")])
     ledger.append([build(0, 1, run="second")])
-    assert {at: b.run for (_, at), b in ledger.standing(["staging/o"]).items()} == {day(0): "second", day(1): "third"}
+    assert {at: b.run for (_, at), b in ledger.accepted(["staging/o"]).items()} == {day(0): "second", day(1): "third"}
 
 
 def test_a_build_recorded_twice_counts_once(tmp_path):
@@ -77,7 +77,7 @@ def test_what_a_crash_left_out_is_mended_from_the_commits(tmp_path):
     commit(tmp_path, build(3))
     mended = ledger.mend(["staging/o"])
     assert [(b.day, b.delta_version) for b in mended] == [(day(1), 1), (day(2), 1), (day(3), 2)]
-    assert len(ledger.standing(["staging/o"])) == 4
+    assert len(ledger.accepted(["staging/o"])) == 4
 
 
 def test_mending_what_is_whole_writes_nothing(tmp_path):

@@ -1,1 +1,0 @@
-"""automation: jobs and schedules."""

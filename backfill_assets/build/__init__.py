@@ -1,1 +1,0 @@
-"""build: a day's way through a run (due, read, compute, audit, commit, record), the same for every table."""

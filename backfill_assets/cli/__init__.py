@@ -1,0 +1,1 @@
+"""cli: the command line, one file a verb. Arguments in, exit code out."""

@@ -1,0 +1,143 @@
+"""`backfill`: arguments in, exit code out. What a verb needs is imported when it is asked for, so that help is instant."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated
+
+import typer
+
+from backfill_assets.cli import exit_codes, rebuild_verbs
+from backfill_assets.cli.options import Json, Port
+from backfill_assets.errors import BackfillError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Rebuild the history of daily tables safely.",
+)
+
+
+@app.callback()
+def backfill() -> None:
+    """Rebuild the history of daily tables safely."""
+    # A long record is a million values that stay until the command ends: looking for garbage among them, again and again,
+    # is a third of the time.
+    gc.set_threshold(100_000)
+
+
+@app.command()
+def up(port: Port = 3000) -> None:
+    """Run Dagster's webserver and daemon and the warm engine on this lake, until Ctrl-C."""
+    from backfill_assets.cli.up import run
+
+    raise typer.Exit(run(port))
+
+
+@app.command()
+def demo(
+    days: Annotated[str, typer.Option(help="Days of the sample, as A..B; all sixty if not given.")] = "",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the Dagster UI; 3000 if not given, or a free one.")
+    ] = None,
+    exit_: Annotated[bool, typer.Option("--exit", help="End when the days are built; code 0 only if every one is.")] = False,
+) -> None:
+    """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
+    from backfill_assets.cli.demo import run
+
+    raise typer.Exit(run(days=days, port=port, leave=exit_))
+
+
+@app.command()
+def status(
+    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; the whole calendar if not given.")] = "",
+    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
+    why: Annotated[tuple[str, str] | None, typer.Option(metavar="TABLE DAY", help="Explain one day of one table.")] = None,
+    json_: Json = False,
+) -> None:
+    """Tell of every day of every table whether it is up to date, and why not. Starts nothing, changes nothing."""
+    if why:
+        from backfill_assets.cli.explain import run as explain
+
+        raise typer.Exit(explain(*why, as_json=json_))
+    from backfill_assets.cli.status import run
+
+    raise typer.Exit(run(partitions, target, as_json=json_))
+
+
+app.add_typer(rebuild_verbs.app)
+
+
+@app.command()
+def log(
+    table: Annotated[str, typer.Argument(help="One table; all if not given. One that was renamed since, too.")] = "",
+    day: Annotated[str, typer.Argument(help="Days: A, A..B, A,B..C or `last 7`; each build of them in full.")] = "",
+    plan: Annotated[str, typer.Option(help="Builds of one plan.")] = "",
+    of_run: Annotated[str, typer.Option("--run", help="Builds of one run; its first digits will do.")] = "",
+    last: Annotated[int, typer.Option(min=0, help="The so many last runs; all if not given.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON: every build, with everything recorded of it.")] = False,
+) -> None:
+    """Tell who rebuilt what, when, why, from which code and inputs, and in which commit. Reads the lake alone."""
+    from backfill_assets.cli.log import run
+
+    raise typer.Exit(run(table, day, plan=plan, of_run=of_run, last=last, as_json=json_))
+
+
+@app.command()
+def reconcile(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend the ledger from commits, and tell Dagster of days.")] = False,
+    json_: Json = False,
+) -> None:
+    """Tell where the ledger, the tables and Dagster differ on what was built, and what to do. Never touches rows."""
+    from backfill_assets.cli.reconcile import run
+
+    raise typer.Exit(run(repair=repair, as_json=json_))
+
+
+@app.command()
+def doctor(json_: Json = False) -> None:
+    """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
+    from backfill_assets.cli.doctor import run
+
+    raise typer.Exit(run(as_json=json_))
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """The one place that turns errors into a line on stderr and an exit code."""
+    try:
+        yield
+    except BackfillError as error:
+        print(f"backfill: {error}", file=sys.stderr)
+        sys.exit(exit_codes.of_error(error))
+
+
+def main() -> None:
+    with one_line():
+        app()
+
+
+def command() -> None:
+    """`main`, as a process: it ends at once, without taking itself apart.
+
+    Arrow's threads sometimes abort a process that leaves in the usual way soon after it read a table, though all was done and
+    said (apache/arrow issues 34314, 39862).
+    """
+    code: int | str | None = exit_codes.DONE
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else exit_codes.DONE if code is None else exit_codes.PARTIAL)
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,61 @@
+"""Progress and outcome of a rebuild on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from backfill_assets.plan.estimate import expected_end
+from backfill_assets.plan.outcome import TableOutcome
+from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.text import chunks_over
+from backfill_assets.rebuild.carry_out import line_by_line
+
+# The outcome's columns need this much; a log or a pipe has no width of its own.
+WIDTH_OF_A_PIPE = 120
+BAR = 24
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    console = Console(highlight=False, soft_wrap=True, stderr=stderr)
+    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=WIDTH_OF_A_PIPE, stderr=stderr)
+
+
+def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
+    """Draw each look over the one before it; where there is no terminal, a line when something changes. The last look."""
+    if not console.is_terminal:
+        return line_by_line(looks, console.print)
+    first, last = None, None
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        for last in looks:
+            first = first or last
+            live.update(drawn(last, expected_end(first, last, seconds)), refresh=True)
+    assert last is not None, "a rebuild is looked at once at least"
+    return last
+
+
+def drawn(progress: Progress, end: datetime | None) -> Group:
+    table = Table("table", "days", "", "failed", "held back", "running", "left", title=f"plan {progress.plan.id}")
+    for each in progress.tables():
+        filled = round(BAR * each.done / max(each.days, 1))
+        bar = "█" * filled + "░" * (BAR - filled)
+        counts = [str(n or "") for n in (each.failed, each.held, each.running, each.left)]
+        table.add_row(each.table, f"{each.done}/{each.days}", bar, *counts)
+    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the canary will tell"
+    return Group(table, Text(chunks_over(progress) + ("" if progress.over else ends)))
+
+
+def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
+    table = Table("table", "days", "built", "up to date", "refused", "rows", "checks passed", "failed", "seconds")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for each in outcomes:
+        days = f"{each.accepted} of {each.asked}"
+        counts = (each.built, each.up_to_date, each.refused, each.rows, each.checks_passed, each.checks_failed)
+        table.add_row(each.table, days, *[f"{count:,}" for count in counts], f"{each.seconds:,.1f}")
+    return table

@@ -1,0 +1,117 @@
+"""`backfill status`: every day of every table, and why it is not up to date. Reads the lake and the landing area only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from itertools import chain
+
+from rich.console import Console
+from rich.text import Text
+
+from backfill_assets.calendar import ranges
+from backfill_assets.cli.rendering import terminal
+from backfill_assets.plan.planning import record_of, runs_at_work
+from backfill_assets.plan.request import named
+from backfill_assets.plan.status import Finding, State, Status, status_of
+from backfill_assets.settings import read_settings
+
+# A letter and a colour a state: a strip of days must be read without colours too.
+SHOWN = {
+    State.UP_TO_DATE: ("=", "green"),
+    State.MISSING: (".", "red"),
+    State.CODE_CHANGED: ("c", "yellow"),
+    State.INPUT_CHANGED: ("i", "yellow"),
+    State.SOURCE_CHANGED: ("s", "yellow"),
+    State.FAILED: ("X", "bold red"),
+    State.RUNNING: (">", "cyan"),
+    State.NOT_DUE: ("-", "dim"),
+}
+DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
+
+
+def run(days: str, target: str, *, as_json: bool) -> int:
+    chosen, console = read_settings(), terminal()
+    tables = named(target)
+    asked = chosen.calendar.select(days) if days else chosen.calendar.days()
+    runs = runs_at_work(chosen)
+    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar, running=runs)
+    if as_json:
+        print(json.dumps(as_values(status)))
+    else:
+        show(console, status)
+    return 0
+
+
+def as_values(status: Status) -> dict[str, object]:
+    """For machines: of each table, its days by state; and why, for each day that is not up to date."""
+    partitions = {
+        name: {
+            str(day): {"state": partition.state, "why": partition.why}
+            for day in status.days
+            if (partition := status.partitions[name, day])
+        }
+        for name in status.tables
+    }
+    return {"tables": partitions}
+
+
+def show(console: Console, status: Status) -> None:
+    """A strip of days a table, oldest first, and what is not up to date below it."""
+    used: set[State] = set()
+    for name in status.tables:
+        found = status.of(name)
+        used |= found.keys()
+        counts = ", ".join(f"{len(days)} {state}" for state, days in found.items())
+        console.print(Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold"))
+        for days, partitions in _folded(_months(status.days), {day: status.partitions[name, day] for day in status.days}):
+            console.print(_strip(days, partitions))
+        for state, days in found.items():
+            if state != State.UP_TO_DATE:
+                _tell(console, name, state, days, status)
+    console.print("  ".join(f"{SHOWN[state][0]} {state}" for state in State if state in used))
+
+
+def _months(days: Sequence[date]) -> list[list[date]]:
+    months: dict[tuple[int, int], list[date]] = {}
+    for day in days:
+        months.setdefault((day.year, day.month), []).append(day)
+    return list(months.values())
+
+
+def _folded(months: list[list[date]], partitions: Mapping[date, Finding]) -> list[tuple[list[date], list[Finding]]]:
+    """Months as they are; three and more in a row in which all days are alike as one."""
+    runs: list[list[list[date]]] = []
+    for month in months:
+        alike = {partitions[day].state for day in month}
+        if runs and len(alike) == 1 and alike == {partitions[day].state for each in runs[-1] for day in each}:
+            runs[-1].append(month)
+        else:
+            runs.append([month])
+    lines = [[list(chain(*run))] if len(run) > 2 else run for run in runs]
+    return [(days, [partitions[day] for day in days]) for line in lines for days in line]
+
+
+def _strip(days: Sequence[date], partitions: Sequence[Finding]) -> Text:
+    if (days[0].year, days[0].month) != (days[-1].year, days[-1].month):
+        letter, style = SHOWN[partitions[0].state]
+        return Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ").append(f"{letter} {len(days)} days", style)
+    text = Text(f"  {days[0]:%Y-%m} " + " " * (days[0].day - 1))
+    for n, (day, partition) in enumerate(zip(days, partitions, strict=True)):
+        gap = (day - days[n - 1]).days - 1 if n else 0
+        text.append(" " * gap).append(*SHOWN[partition.state])
+    return text
+
+
+def _tell(console: Console, name: str, state: State, days: list[date], status: Status) -> None:
+    """The days of one state, and why: reasons that differ in nothing but days are told once."""
+    reasons: dict[str, list[date]] = {}
+    for day in days:
+        reasons.setdefault(DAYS.sub("", status.partitions[name, day].why), []).append(day)
+    console.print(f"  {state}: {ranges(days)}")
+    for of in reasons.values():
+        which = ranges(of) + ": " if len(reasons) > 1 else ""
+        example = f"{of[0]}: " if len(of) > 1 and len({status.partitions[name, day].why for day in of}) > 1 else ""
+        console.print(f"    {which}{'for example ' + example if example else ''}{status.partitions[name, of[0]].why}")

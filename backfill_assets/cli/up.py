@@ -1,0 +1,52 @@
+"""`backfill up`: the servers of this lake in the foreground."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from backfill_assets.cli.rendering import terminal
+from backfill_assets.servers.stack import Servers, servers_on
+from backfill_assets.settings import read_settings
+
+CHECK_EVERY_S = 0.5
+
+
+def run(port: int) -> int:
+    console = terminal()
+    chosen = read_settings()
+    console.print(f"Starting the servers on {chosen.home} (about half a minute) ...")
+    with ends_on_signals(), servers_on(chosen, port, console.print) as servers:
+        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {chosen.spark_remote or chosen.spark_master}"
+        console.print(f"Dagster: {servers.dagster.url}   lake: {chosen.lake}   {engine}")
+        console.print(f"Logs: {chosen.home / 'logs'}. Ctrl-C ends everything.")
+        watch(servers)
+    console.print("Ended.")
+    return 0
+
+
+def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Keep the servers running until Ctrl-C or SIGTERM."""
+    try:
+        while True:
+            servers.check()
+            sleep(CHECK_EVERY_S)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def ends_on_signals() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end us as Ctrl-C does: through every `finally`, so that no child is left."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

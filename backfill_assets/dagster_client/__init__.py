@@ -1,0 +1,1 @@
+"""dagster_client: Dagster over GraphQL. Client, documents, tags."""

@@ -1,0 +1,101 @@
+"""raw: what arrived, as it arrived.
+
+One row a line that is a readable change, every field as text; lines that are none are kept beside, with the reason.
+Grain: a line of a file of an arrival day. Raw promises no uniqueness: a file delivered twice is here twice.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_within
+from backfill_assets.settings import settings
+from backfill_assets.sources.landing import Landing
+from backfill_assets.table.declaration import table
+
+FIELDS = (
+    "outageNumber", "outageStartTime", "lastUpdateTime", "currentEtor", "autoEtor", "crewEta", "crewCurrentStatus",
+    "cause", "estCustAffected", "hazardFlag", "latitude", "longitude", "regionName", "n_devices",
+    "_op", "_captured_at", "_commit",
+)  # fmt: skip
+NEEDED = ("outageNumber", "_op", "_captured_at")
+CHANGES = ("I", "U", "D")
+# More unreadable lines than this, and the delivery as a whole is not to be trusted.
+REJECTED_SHARE = 0.05
+
+LANDED = Landing("outage_events", lambda: settings().landing, lambda: settings().home / "landed")
+
+
+@table(
+    "raw/rejected_lines",
+    partition_by="arrival_day",
+    columns="arrival_day DATE, source_file STRING, line STRING, reason STRING",
+    reads={"lines": LANDED},
+    rules=[no_nulls("line", "reason")],
+    samples={"rejected": "array(concat(source_file, ': ', reason))"},
+    pool="ingestion",
+)
+def rejected_lines(lines: DataFrame) -> DataFrame:
+    """One row per line that could not be read, and why."""
+    read = with_fields(lines).withColumn("reason", reason())
+    return read.where("reason IS NOT NULL").select("arrival_day", "source_file", "line", "reason")
+
+
+@table(
+    "raw/outage_events",
+    partition_by="arrival_day",
+    columns="arrival_day DATE, source_file STRING, "
+    + ", ".join(f"{name} STRING" for name in FIELDS)
+    + ", unknown_fields MAP<STRING, STRING>",
+    reads={"lines": LANDED},
+    rules=[
+        has_rows(),
+        rows_within(0.02, 50.0).as_warning(),
+        rejected_at_most(REJECTED_SHARE, "raw/rejected_lines"),
+    ],
+    samples={"unknown_fields": "map_keys(unknown_fields)"},
+    beside=[rejected_lines],
+    pool="ingestion",
+)
+def outage_events(lines: DataFrame) -> DataFrame:
+    """One row per change received, every field as text; fields nobody knows are kept in a map."""
+    read = with_fields(lines).where(reason().isNull())
+    known = read.select("arrival_day", "source_file", "fields", *[F.col("fields")[name].alias(name) for name in FIELDS])
+    return known.select("arrival_day", "source_file", *FIELDS, unknown_fields().alias("unknown_fields"))
+
+
+def with_fields(lines: DataFrame) -> DataFrame:
+    """Each line's fields as a map of text; null where the line is not a JSON object."""
+    fields = F.from_json("line", "MAP<STRING, STRING>")
+    # Spark writes an expression out again wherever it is used, and would parse each line a dozen times. One it must not
+    # repeat it keeps: a partition's number, which is never negative, so this changes no value. (It sees through rand().)
+    return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
+
+
+def unknown_fields() -> Column:
+    """The fields that are none of the known ones, as a map; looked for only where there are more than the known."""
+    present = sum((F.col(name).isNotNull().cast("int") for name in FIELDS), F.lit(0))
+    unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS))
+    # A known field that is null counts as absent above, so it only makes us look once more than needed.
+    return F.when(F.size("fields") > present, unknown).otherwise(F.create_map().cast("MAP<STRING, STRING>"))
+
+
+def more_than_one() -> Column:
+    """Whether anything follows the line's object, which Spark would pass over: two changes without a line's end, say."""
+    # With one closing brace, at the end, nothing follows; only other lines are parsed again, as a list.
+    braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
+    ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
+    all_of_it = F.from_json(F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>")
+    return F.when(ends_with_it, False).otherwise(F.coalesce(F.size(all_of_it), F.lit(0)) != 1)
+
+
+def reason() -> Column:
+    """Why a line cannot be read; null where it can."""
+    fields = F.col("fields")
+    checks = F.when(fields.isNull(), F.when(F.try_parse_json("line").isNull(), "not JSON").otherwise("not an object"))
+    checks = checks.when(more_than_one(), "not JSON")
+    for name in NEEDED:
+        checks = checks.when(fields[name].isNull(), f"no {name}")
+    checks = checks.when(~fields["_op"].isin(*CHANGES), F.concat(F.lit("unknown _op "), fields["_op"]))
+    return checks.when(fields["_captured_at"].try_cast("timestamp").isNull(), "_captured_at is not a time")

@@ -1,0 +1,7 @@
+"""Every table of this code location, inputs before the tables that read them."""
+
+from backfill_assets.datasets.outages.features import region_daily, region_history
+from backfill_assets.datasets.outages.raw import outage_events, rejected_lines
+from backfill_assets.datasets.outages.staging import outage_updates, outages
+
+TABLES = (rejected_lines, outage_events, outage_updates, outages, region_daily, region_history)

@@ -1,7 +1,0 @@
-"""Every table of this code location, inputs before the tables that read them."""
-
-from backfill_assets.layers.features import region_daily, region_history
-from backfill_assets.layers.raw import outage_events, rejected_lines
-from backfill_assets.layers.staging import outage_updates, outages
-
-TABLES = (rejected_lines, outage_events, outage_updates, outages, region_daily, region_history)

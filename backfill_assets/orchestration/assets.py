@@ -1,0 +1,154 @@
+"""Tables as Dagster assets: one partitioned asset a table, one asset check a rule, one step a table in a run.
+
+A step that refuses some of its days fails, and says so, after it has handed its good days on: with the executor below,
+Dagster goes on with what only needs those (docs of `step_dependency_config`). So one bad day of raw fails the run, but
+not the fifty-nine others in staging and features.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from dagster import (
+    AssetCheckSpec,
+    AssetDep,
+    AssetExecutionContext,
+    AssetKey,
+    AssetsDefinition,
+    AssetSpec,
+    BackfillPolicy,
+    Backoff,
+    ConfigurableResource,
+    DailyPartitionsDefinition,
+    Failure,
+    FreshnessPolicy,
+    RetryPolicy,
+    TimeWindowPartitionMapping,
+    in_process_executor,
+    multi_asset,
+)
+from pydantic import Field
+
+from backfill_assets.calendar import as_day
+from backfill_assets.dagster_client import tags
+from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.lake.record import WriteMode
+from backfill_assets.lake.session import SparkResource
+from backfill_assets.lake.store import Lake
+from backfill_assets.orchestration.report import complaint, events
+from backfill_assets.plan.plan import Plan, read
+from backfill_assets.plan.store import Plans
+from backfill_assets.settings import Settings
+from backfill_assets.step.request import Order
+from backfill_assets.step.step import Step
+from backfill_assets.table.declaration import Table, Window
+
+# One process a run, because one Spark session a run; and a step may start as soon as its inputs have been handed on.
+executor = in_process_executor.configured({"step_dependency_config": {"require_upstream_step_success": False}})
+
+# The engine is restarted when it dies; a step that lost it tries again. Refused days are never retried.
+LOST_ENGINE = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
+
+
+class RebuildOptions(ConfigurableResource):
+    """How this run builds its days; the same for every table of the run, from the UI, GraphQL and schedules alike."""
+
+    force: bool = Field(default=False, description="Compute days even if nothing they are made from has changed.")
+    write_mode: WriteMode = Field(
+        default="overwrite",
+        description="overwrite: replace the days. merge: update and insert by key, keep other rows. "
+        "append_once: add the rows, exactly once for a run and its re-executions.",
+    )
+    spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
+    reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
+
+
+def partitions_of(chosen: Settings) -> DailyPartitionsDefinition:
+    end = chosen.last_day and str(chosen.last_day + timedelta(days=1))
+    return DailyPartitionsDefinition(start_date=str(chosen.first_day), end_date=end or None, timezone="UTC")
+
+
+def asset_key(table: Table) -> AssetKey:
+    return AssetKey(table.name.split("/"))
+
+
+def asset_of(table: Table, chosen: Settings, code: Mapping[str, str]) -> AssetsDefinition:
+    """The asset that builds `table`, day by day or over any range, with a check for each of its rules.
+
+    `code` has the version of every table of the code location: a run of a plan made for another one fails before it reads.
+    """
+    key, partitions = asset_key(table), partitions_of(chosen)
+    spec = AssetSpec(
+        key,
+        deps=[AssetDep(asset_key(other), partition_mapping=_mapping(window)) for other, window in table.windows()],
+        description=table.promise,
+        group_name=table.name.split("/")[0],
+        code_version=table.version,
+        kinds={"pyspark", "deltalake"},
+        metadata={"key": list(table.key), "partitioned by": table.partition_by, "columns": table.columns},
+        partitions_def=partitions,
+        freshness_policy=FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26)),
+        skippable=True,  # its output is handed on by `events`, which also knows which days to call materialized
+    )
+    checks = [
+        AssetCheckSpec(rule.name, asset=key, description=rule.described(), partitions_def=partitions) for rule in table.rules
+    ]
+
+    @multi_asset(
+        name=table.name.replace("/", "__"),
+        specs=[spec],
+        check_specs=checks,
+        can_subset=True,
+        backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=chosen.days_per_run),
+        pool=table.pool,
+        retry_policy=LOST_ENGINE,
+    )
+    def step(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
+        try:
+            order = order_of(context, options, plan_of(context, chosen, code), table)
+            build = Step(table, Lake(chosen.lake), chosen.calendar, order, lambda: spark.session(options.spark_conf))
+            result = build.run([as_day(key) for key in context.partition_keys])
+        except BackfillError as error:
+            raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error
+        except Exception:
+            spark.forget()
+            raise
+        yield from events(context, result)
+        wrong = complaint(result)
+        if wrong:
+            raise Failure(wrong, allow_retries=False)
+
+    return step
+
+
+def plan_of(context: AssetExecutionContext, chosen: Settings, code: Mapping[str, str]) -> Plan | None:
+    """The plan that this run is part of; UsageError if its code is not the code that runs here."""
+    plan_id = context.run.tags.get(tags.PLAN)
+    if not plan_id:
+        return None
+    plan = read(Plans(chosen.lake).read(plan_id), plan_id)
+    plan.refuse_other_code(code)
+    return plan
+
+
+def order_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> Order:
+    run, tagged = context.run, context.run.tags
+    return Order(
+        run=run.run_id,
+        identity=run.root_run_id or run.run_id,
+        force=options.force,
+        force_days=plan.forced_days(table.name) if plan else frozenset(),
+        planned=plan.partitions().keys() if plan else frozenset(),
+        write_mode=options.write_mode,
+        plan=plan.id if plan else "",
+        who=tags.who_asked(tagged),
+        reason=options.reason or tagged.get(tags.REASON, ""),
+    )
+
+
+def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
+    """The days that a day waits for. Later ones that it may read too must not hold it back when they fail."""
+    end = min(window.last, window.wait_for)
+    if window.first == end == 0:
+        return None
+    return TimeWindowPartitionMapping(start_offset=window.first, end_offset=end, allow_nonexistent_upstream_partitions=True)

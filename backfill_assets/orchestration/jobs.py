@@ -1,0 +1,124 @@
+"""Plans as jobs, so that one can be made, started and seen in the UI and over GraphQL: `make_plan` and `run_plan`.
+
+`run_plan` does on the server what `backfill run` does in a terminal: it launches chunks at the webserver, looks, and
+builds nothing itself. It ends with the plan, failed unless every day of it is built. Cancelled in the UI it leaves the plan
+open, as Ctrl-C does: chunks at work go on, nothing new is launched. Re-executed, or tried again by Dagster because its
+process died, it goes on with the plan it had.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dagster import (
+    DagsterExecutionInterruptedError,
+    Failure,
+    JobDefinition,
+    OpExecutionContext,
+    in_process_executor,
+    job,
+    op,
+)
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import BackfillError, NothingToBuild
+from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig
+from backfill_assets.orchestration.job_metadata import of_ending, of_plan
+from backfill_assets.plan import text as words
+from backfill_assets.plan.planning import Planned, dagster_of, planned, rebuild_of
+from backfill_assets.plan.progress import Ending
+from backfill_assets.rebuild.carry_out import carried_out, line_by_line
+from backfill_assets.settings import Settings
+
+LEFT_OPEN = """This run was cancelled; plan {0} stays open. What it has at work goes on; nothing new is started meanwhile.
+  go on:    re-execute this run, or `backfill resume {0}`
+  look:     `backfill watch {0}`
+  give up:  `backfill cancel {0}`"""
+
+
+def plan_jobs(
+    chosen: Settings,
+    dagster: Callable[[Settings], Dagster] = dagster_of,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[JobDefinition]:
+    """The two jobs. One process a run, and no engine: their steps only read and write small records."""
+
+    @op(name="plan")
+    def plan(context: OpExecutionContext, config: PlanConfig) -> None:
+        """Tell what a rebuild would build, why, in which order and how long it takes, and keep it as a plan."""
+        with as_failure():
+            made = planned(config.asked(config.partitions, chosen), chosen)
+        tell(context, made, chosen)
+        how = f'launch the job run_plan with `plan: "{made.plan.id}"`, or type `backfill run {made.plan.id}`'
+        context.log.info(f"Nothing was started. To carry it out, {how}.")
+        context.add_output_metadata({**of_plan(made, chosen), "to carry it out": how})
+
+    @op(name="run")
+    def run(context: OpExecutionContext, config: RunPlanConfig) -> None:
+        """Carry a plan out, canary first, and follow it to its end."""
+        with as_failure():
+            plan_id = config.of_a_plan() or had_before(context)
+            if not plan_id:
+                try:
+                    made = planned(config.asked(config.partitions, chosen), chosen)
+                except NothingToBuild as nothing:
+                    context.log.info(str(nothing))
+                    context.add_output_metadata({"ending": Ending.DONE.value, "built": "nothing had to be"})
+                    return
+                plan_id = tell(context, made, chosen)
+            carry_out(context, plan_id)
+
+    def carry_out(context: OpExecutionContext, plan_id: str) -> None:
+        rebuild = rebuild_of(plan_id, chosen, who=tags.who_asked(context.run.tags), sleep=sleep, dagster=dagster)
+        context.instance.add_run_tags(context.run_id, {tags.PLAN: plan_id})
+        try:
+            end = carried_out(rebuild, lambda looks: line_by_line(looks, context.log.info))
+        except DagsterExecutionInterruptedError:
+            context.log.warning(LEFT_OPEN.format(plan_id))
+            raise
+        said = "\n".join(words.ending(end))
+        if end.ending != Ending.DONE:
+            raise Failure(f"{said}\nOr re-execute this run.", metadata=of_ending(end, chosen), allow_retries=False)
+        context.log.info(said)
+        context.add_output_metadata(of_ending(end, chosen))
+
+    @job(executor_def=in_process_executor, description="Make a plan from its configuration, and start nothing.")
+    def make_plan() -> None:
+        plan()
+
+    # Its tag is what dagster.yaml counts these runs by: they must leave room for the runs that they wait for.
+    @job(
+        executor_def=in_process_executor,
+        tags={tags.LAUNCHER: "run_plan"},
+        description="Carry a plan out: one that was made (its id), or one made from the rest of the configuration.",
+    )
+    def run_plan() -> None:
+        run()
+
+    return [make_plan, run_plan]
+
+
+def had_before(context: OpExecutionContext) -> str:
+    """The plan of the run that this one tries again; planned anew, its days would meet those of its own open plan."""
+    return context.run.tags.get(tags.PLAN, "") if context.run.parent_run_id else ""
+
+
+def tell(context: OpExecutionContext, made: Planned, chosen: Settings) -> str:
+    """Say in the run's log what was planned, and tie the run to it; the plan's id."""
+    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in words.rows_of(made.plan)]
+    more = [*words.chunks_of(made.plan), *words.left_out(made.selection), words.expected(made.takes, chosen.price_per_hour)]
+    context.log.info("\n".join([f"Plan {made.plan.id}", *rows, *more]))
+    context.instance.add_run_tags(context.run_id, {tags.PLAN: made.plan.id})
+    return made.plan.id
+
+
+@contextmanager
+def as_failure() -> Iterator[Any]:
+    """What the user can act on fails the run with its words alone, once: trying again would be told the same."""
+    try:
+        yield
+    except BackfillError as error:
+        flags = "\n(In a run's configuration, flags are fields of the same names: `budget: 2h`, `'yes': true`.)"
+        raise Failure(f"{error}{flags if '--' in str(error) else ''}", allow_retries=False) from None

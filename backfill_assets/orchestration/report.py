@@ -1,0 +1,172 @@
+"""Telling Dagster what a step did, day by day.
+
+Each day that stands is materialized, with its own tags and figures, and each rule evaluated for its own day. Dagster's own
+way (yielding one result for the range) would call a refused day materialized, and store the checks without their day, so
+the events are made here. These are the only lines that use parts of Dagster without a public name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    DagsterEventType,
+    MetadataValue,
+    Output,
+)
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData,
+)
+from dagster._core.events import (
+    DagsterEvent,
+    DagsterEventBatchMetadata,
+    StepMaterializationData,
+    StepOutputData,
+    generate_event_batch_id,
+)
+from dagster._core.execution.plan.outputs import StepOutputHandle
+
+from backfill_assets.dagster_client.tags import runs_of
+from backfill_assets.lake.record import Build
+from backfill_assets.step.request import StepResult
+
+
+def events(context: AssetExecutionContext, result: StepResult) -> Iterator[Any]:
+    """Every event of a step, in the order Dagster wants them: materializations, checks, outputs for the steps after."""
+    step = context.get_step_execution_context()
+    key = AssetKey(result.table.name.split("/"))
+    accepted, failed = result.accepted(), result.failed()
+    new = {id(build) for build in result.built}
+    materialized = [materialization(key, build, new=id(build) in new) for build in accepted]
+    yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
+    targets = _targets(context, key, [build.day.isoformat() for build in accepted])
+    evaluated = [e for build in sorted([*accepted, *failed], key=lambda b: b.day) for e in evaluations(key, build, targets)]
+    yield from _logged(step, DagsterEventType.ASSET_CHECK_EVALUATION, evaluated)
+    for name, found in _samples(result.built).items():
+        context.log.warning(f"{result.table.name}: {name}: {'; '.join(found)}")
+    yield from _handed_on(step)
+
+
+def _handed_on(step: Any) -> Iterator[Any]:
+    for output in step.step.step_outputs:
+        if output.properties.asset_check_key:
+            yield Output(None, output_name=output.name)
+        else:  # a plain Output would make Dagster materialize every day of the range, the refused ones too
+            yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name)))
+
+
+def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMaterialization:
+    """One day as Dagster sees it: figures as metadata; code, data and input versions as tags."""
+    outcome = build.outcome if new else "up to date"
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": build.rows,
+        "outcome": outcome,
+        "fingerprint": build.fingerprint,
+        "delta version": build.delta_version,
+        "seconds": build.seconds if new else 0.0,
+        "built by run": MetadataValue.dagster_run(build.run),
+        **{name.replace("_", " "): count for name, count in build.measures.items()},
+        **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
+        **{f"{name} (first 20)": MetadataValue.json(list(found)) for name, found in build.samples.items() if found},
+    }
+    metadata |= {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
+    if build.plan:
+        metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
+    tags = {
+        "dagster/code_version": build.code_version,
+        "dagster/data_version": build.fingerprint,
+        **_input_tags(build.inputs),
+    }
+    return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
+
+
+def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iterator[AssetCheckEvaluation]:
+    """The verdict of every rule on one day; a day that could not be computed has none."""
+    day = build.day.isoformat()
+    for check in build.checks:
+        yield AssetCheckEvaluation(
+            asset_key=key,
+            check_name=check["rule"],
+            passed=check["passed"],
+            partition=day,
+            severity=AssetCheckSeverity.ERROR if check["severity"] == "error" else AssetCheckSeverity.WARN,
+            description=check["message"],
+            metadata={
+                **check["figures"],
+                **({"rows": MetadataValue.json(check["rows"])} if check["rows"] else {}),
+            },
+            target_materialization_data=targets.get(day) if build.stands else None,
+        )
+
+
+def complaint(result: StepResult) -> str:
+    """Why the step fails although its good days are in: days, rules, figures and rows; nothing if all is well."""
+    failed, table = result.failed(), result.table.name
+    lines = [f"  {build.day}: {build.message}" for build in failed]
+    lines += [f"  {day}: held back, {why}" for day, why in sorted(result.held.items())]
+    if not lines:
+        return ""
+    count = f"{len(failed)} day(s) failed, {len(result.held)} held back, {len(result.accepted())} stand"
+    return "\n".join(
+        [
+            f"{table}: {count}.",
+            *lines,
+            "Days named here were not written: what the table held for them before is untouched. The others are committed.",
+            "Mend the source or the inputs named, then re-execute this run from failure, or launch these days again.",
+        ]
+    )
+
+
+def _logged(step: Any, kind: DagsterEventType, found: Iterable[Any]) -> Iterator[DagsterEvent]:
+    """Log events as one batch, which the storage may write at once."""
+    batch, every = generate_event_batch_id(), list(found)
+    for number, data in enumerate(every, start=1):
+        yield DagsterEvent.from_step(
+            kind,
+            step,
+            event_specific_data=data,
+            batch_metadata=DagsterEventBatchMetadata(batch, number == len(every)),
+        )
+
+
+def _targets(context: AssetExecutionContext, key: AssetKey, days: list[str]) -> dict[str, Any]:
+    """The materialization of each day that its checks are about."""
+    if not days:
+        return {}
+    found = context.instance.event_log_storage.get_latest_storage_id_by_partition(
+        key, DagsterEventType.ASSET_MATERIALIZATION, set(days)
+    )
+    run, now = context.run.run_id, time.time()
+    return {
+        day: AssetCheckEvaluationTargetMaterializationData(storage_id=number, run_id=run, timestamp=now)
+        for day, number in found.items()
+    }
+
+
+def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
+    """What the run's days kept aside, once a run: unknown fields, rejected lines, rows outside the horizon."""
+    found: dict[str, set[str]] = {}
+    for build in builds:
+        for name, values in build.samples.items():
+            found.setdefault(name, set()).update(values)
+    return {name: sorted(values)[:20] for name, values in found.items() if values}
+
+
+def _input_tags(inputs: Mapping[str, str]) -> dict[str, str]:
+    """One tag an input asset, whatever number of its days was read: a hash of their fingerprints."""
+    by_asset: dict[str, list[str]] = {}
+    for name in sorted(inputs):
+        by_asset.setdefault(name.split("@")[0], []).append(inputs[name])
+    return {
+        f"dagster/input_data_version/{name}": hashlib.sha256(" ".join(marks).encode()).hexdigest()[:16]
+        for name, marks in by_asset.items()
+        if not name.startswith("source:")
+    }

@@ -1,0 +1,136 @@
+"""A plan: the frozen list of what to rebuild and why. Its id is a hash of its contents, so the same plan has the same id.
+
+A plan holds no time and no name of who made it: planned again on the same state, it is the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.lake.latest import Partition
+from backfill_assets.lake.record import WriteMode
+from backfill_assets.plan.chunks import Chunk, Order, cut
+from backfill_assets.plan.selection import READS, Selection
+from backfill_assets.table.graph import Graph
+
+ID_LENGTH = 12
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How the days of a plan are built. `budget_minutes` 0 is none; `again`: how often the very same was carried out before."""
+
+    write_mode: WriteMode = "overwrite"
+    force: bool = False
+    order: Order = "asc"
+    days_per_run: int = 1000
+    max_parallel: int = 1
+    canary: int = 2
+    retries: int = 2
+    budget_minutes: float = 0.0
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    again: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which days of which tables, why, from which code, in which chunks."""
+
+    code: Mapping[str, str]
+    reasons: Mapping[str, Mapping[str, str]]
+    chunks: Sequence[Chunk]
+    options: PlanOptions
+
+    @cached_property
+    def id(self) -> str:
+        return hashlib.sha256(self.contents().encode()).hexdigest()[:ID_LENGTH]
+
+    def contents(self) -> str:
+        """The plan as JSON, the same text for the same plan."""
+        chunks = [
+            {"days": {t: [d.isoformat() for d in days] for t, days in chunk.days.items()}, "after": list(chunk.after)}
+            for chunk in self.chunks
+        ]
+        options = asdict(self.options) | {"spark_conf": dict(sorted(self.options.spark_conf.items()))}
+        # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
+        return json.dumps({"format": FORMAT, "code": self.code, "reasons": self.reasons, "chunks": chunks, "options": options})
+
+    def partitions(self) -> Mapping[Partition, str]:
+        """Every partition with its reason, table by table."""
+        return self._partitions
+
+    @cached_property
+    def _partitions(self) -> dict[Partition, str]:
+        return {(t, date.fromisoformat(day)): why for t, days in self.reasons.items() for day, why in days.items()}
+
+    def days(self) -> list[date]:
+        return sorted({day for _, day in self.partitions()})
+
+    def forced_days(self, table: str) -> frozenset[date]:
+        """The days of a table to compute even if nothing has changed: asked for with force, and not what follows from those."""
+        asked = self.reasons.get(table, {}) if self.options.force else {}
+        return frozenset(date.fromisoformat(day) for day, why in asked.items() if not why.startswith(READS))
+
+    def refuse_other_code(self, now: Mapping[str, str]) -> None:
+        """UsageError if a table of the plan is not the code that was planned; `now` has every table's version."""
+        gone = [name for name in self.code if name not in now]
+        if gone:
+            raise UsageError(
+                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any more. Nothing was read or "
+                f"written. The tables are {', '.join(now)}. Plan again: `backfill plan`."
+            )
+        changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
+        if changed:
+            raise UsageError(
+                f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
+                "Plan again with `backfill plan`, or bring the planned code back and `backfill resume`."
+            )
+
+
+def make(selection: Selection, graph: Graph, options: PlanOptions) -> Plan:
+    """The plan for these partitions; UsageError if none can be built, NothingToBuild if none needs it."""
+    if not selection.partitions:
+        why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.left_out.items())[:5])
+        if not why:
+            raise NothingToBuild(
+                "Nothing of what was asked for needs building. Nothing was planned. --force builds days that are up to date."
+            )
+        raise UsageError(
+            f"Nothing of what was asked for can be built:{why}\nNothing was planned. --upstream plans what these days lack; "
+            "see `backfill status`."
+        )
+    planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
+    reasons = {table: {day.isoformat(): selection.partitions[table, day] for day in days} for table, days in planned.items()}
+    code = {table.name: table.version for table in graph.tables if table.name in reasons}
+    chunks = cut(selection.partitions, graph, days_per_run=options.days_per_run, order=options.order, canary=options.canary)
+    return Plan(code, reasons, chunks, options)
+
+
+def read(text: str, plan_id: str) -> Plan:
+    """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
+    try:
+        told: dict[str, Any] = json.loads(text)
+        if told["format"] != FORMAT:
+            raise UsageError(f"Plan {plan_id} was made by another version of this project. Nothing was started. Plan again.")
+        chunks = [
+            Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
+            for n, chunk in enumerate(told["chunks"])
+        ]
+        plan = Plan(told["code"], told["reasons"], chunks, PlanOptions(**told["options"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. Plan again.") from None
+    if plan.id != plan_id:
+        raise UsageError(
+            f"Plan {plan_id} is not what was planned: its contents have another id ({plan.id}). Nothing was started. "
+            "Plans are not edited; plan again."
+        )
+    return plan

@@ -1,0 +1,1 @@
+"""reconcile: the ledger, the tables and Dagster's record, compared."""

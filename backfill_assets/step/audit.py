@@ -1,0 +1,88 @@
+"""The audit: profile the computed rows per day, and judge each day by every rule. The gate before the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame
+
+from backfill_assets.lake.store import schema_of
+from backfill_assets.quality.profile import DayProfile, offending_rows, profiles, repeated_keys, type_faults
+from backfill_assets.quality.rules import TRAILING_DAYS, Verdict
+from backfill_assets.step.due import AcceptedBuilds
+from backfill_assets.table.declaration import Table
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One day's figures and verdicts, and up to five rows that broke each failed rule."""
+
+    profile: DayProfile
+    verdicts: Sequence[Verdict]
+    rows_at_fault: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return not any(verdict.refuses for verdict in self.verdicts)
+
+    def why(self) -> str:
+        """The rules that refused the day, with figures and rows."""
+        told = []
+        for verdict in (v for v in self.verdicts if v.refuses):
+            rows = "".join(f"\n      {row}" for row in self.rows_at_fault.get(verdict.rule, ()))
+            told.append(f"{verdict.rule}: {verdict.message}{rows}")
+        return "; ".join(told)
+
+
+def audit(table: Table, rows: DataFrame, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
+    """Judge every one of `days`, in order, those without any row too."""
+    faults = type_faults(rows.schema, schema_of(rows.sparkSession, table.columns))
+    measured = {} if faults else _measure(table, rows)
+    audited: dict[date, Audited] = {}
+    for day in sorted(days):
+        profile = replace(
+            measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
+            type_faults=faults,
+            trailing_rows=_trailing(table, day, accepted, audited),
+            beside_rows={t.name: b.rows for t in table.beside if (b := accepted.get((t.name, day)))},
+        )
+        verdicts = [rule.verdict(profile) for rule in (table.rules[:1] if faults else table.rules)]
+        audited[day] = Audited(profile, verdicts, _at_fault(table, rows, day, verdicts))
+    return audited
+
+
+def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
+    """Every figure of every day. Keys are counted beside the profile's pass: on small days both mostly wait for Spark."""
+    day = table.partition_by
+    with ThreadPoolExecutor(1) as beside:
+        counting = beside.submit(_repeated, table, rows)
+        found = profiles(rows, day=day, part=table.fingerprint_by, measures=table.measures, samples=table.samples)
+        for at, count in counting.result().items():
+            found[at] = replace(found[at], repeated_keys=count)
+    return found
+
+
+def _repeated(table: Table, rows: DataFrame) -> dict[date, int]:
+    if not any(rule.counts_keys for rule in table.rules):
+        return {}
+    return repeated_keys(rows, day=table.partition_by, key=table.key)
+
+
+def _trailing(table: Table, day: date, accepted: AcceptedBuilds, audited: Mapping[date, Audited]) -> list[int]:
+    """Row counts of the accepted days among the 28 before, this run's included."""
+    before = [day - timedelta(days=n) for n in range(1, TRAILING_DAYS + 1)]
+    now = {d: a.profile.rows for d, a in audited.items() if a.passed}
+    known = {d: build.rows for d in before if (build := accepted.get((table.name, d)))}
+    return [rows for d in before if (rows := (known | now).get(d)) is not None]
+
+
+def _at_fault(table: Table, rows: DataFrame, day: date, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
+    conditions = {rule.name: rule.offending for rule in table.rules if rule.offending or rule.counts_keys}
+    return {
+        v.rule: offending_rows(rows, day=table.partition_by, on=day, key=table.key, condition=conditions[v.rule])
+        for v in verdicts
+        if not v.passed and v.rule in conditions
+    }

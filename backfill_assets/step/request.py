@@ -1,0 +1,94 @@
+"""What is asked of a step, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from backfill_assets.calendar import Calendar, around
+from backfill_assets.lake.latest import Partition
+from backfill_assets.lake.record import Build, WriteMode
+from backfill_assets.table.declaration import Table
+
+
+@dataclass(frozen=True)
+class Order:
+    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
+
+    `planned` are the partitions of the request's plan, `force_days` the days of the table that the plan forces; `force` applies
+    to every day requested.
+    """
+
+    run: str
+    identity: str = ""
+    force: bool = False
+    force_days: Collection[date] = frozenset()
+    planned: Collection[Partition] = frozenset()
+    write_mode: WriteMode = "overwrite"
+    plan: str = ""
+    who: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", self.identity or self.run)
+
+    def forced(self, table: Table, days: Iterable[date], accepted: Mapping[tuple[str, date], Build]) -> set[date]:
+        """The days to compute even if nothing has changed. A plan forces a day once, however often it is launched."""
+        if self.force:
+            return set(days)
+        made = {day for day in self.force_days if (b := accepted.get((table.name, day))) and b.plan == self.plan}
+        return set(self.force_days) - made
+
+    def refused(self, table: Table, builds: Iterable[Build], calendar: Calendar) -> set[Partition]:
+        """The cells of this order's plan that hold back what needs them, whatever stood there before.
+
+        Those that the plan has built last and failed, and, of the tables that `table` is made from, those that need one.
+        """
+        last = {(b.table, b.day): b for b in builds} if self.plan else {}
+        found = {partition for partition, build in last.items() if not build.stands and build.plan == self.plan}
+        for each in table.ancestors() if found else ():
+            new = found
+            while new := {(each.name, day) for day in _needing(each, new, calendar)} & set(self.planned) - found:
+                found = found | new
+        return found
+
+    def failed(self, table: Table, day: date, message: str) -> Build:
+        """The record of a day that came to nothing; what became of it otherwise is filled in."""
+        return Build(
+            table.name,
+            day,
+            "failed",
+            self.run,
+            table.version,
+            write_mode=self.write_mode,
+            identity=self.identity,
+            plan=self.plan,
+            who=self.who,
+            reason=self.reason,
+            message=message,
+        )
+
+
+def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:
+    """The days of `table` that need one of `cells`."""
+    for other, w in table.windows():
+        for day in [day for name, day in partitions if name == other.name]:
+            yield from calendar.clip(around(day, -min(w.last, w.wait_for), -w.first))
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What became of every day asked for: a build, the build it already had, or why it was held back."""
+
+    table: Table
+    built: Sequence[Build] = ()
+    up_to_date: Sequence[Build] = ()
+    held: Mapping[date, str] = field(default_factory=dict)
+
+    def failed(self) -> list[Build]:
+        return [build for build in self.built if build.outcome == "failed"]
+
+    def accepted(self) -> list[Build]:
+        """The builds whose rows now stand in the table, in order of days."""
+        return sorted([b for b in self.built if b.stands] + list(self.up_to_date), key=lambda b: b.day)

@@ -1,0 +1,1 @@
+"""table: a daily table's declaration, its windows over other tables, the graph they make, and its code version."""

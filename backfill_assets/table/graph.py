@@ -1,0 +1,75 @@
+"""Which partitions read which: the tables' windows, laid on one calendar. A partition is a (table, day)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from backfill_assets.calendar import Around, Calendar, reach
+from backfill_assets.lake.latest import Partition
+from backfill_assets.table.declaration import Table
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Which partitions read which, on one calendar. `tables` come inputs first."""
+
+    tables: Sequence[Table]
+    calendar: Calendar
+
+    def reads(self, partition: Partition) -> Iterator[Partition]:
+        """Every partition that this one may read, waited for or not."""
+        return ((name, date.fromordinal(n)) for name, around in self._reads[partition[0]] for n in around(partition[1]))
+
+    def needs(self, partition: Partition) -> Iterator[Partition]:
+        """The partitions without which this one cannot be built."""
+        return ((name, date.fromordinal(n)) for name, around in self._needs[partition[0]] for n in around(partition[1]))
+
+    def readers(self, partition: Partition, since: date | None = None) -> Iterator[Partition]:
+        """Every partition that may read this one; not those that may read the day `since`, if that is before it."""
+        table, day = partition
+        for name, around, first in self._readers[table]:
+            days = around(day)
+            start = max(days.start, since.toordinal() - first + 1) if since and since < day else days.start
+            for n in range(start, days.stop):
+                yield name, date.fromordinal(n)
+
+    def doubtful(self, table: Table, there: Mapping[str, set[date]]) -> set[date]:
+        """The days of a table that need a day of an input, or of itself, which is not `there`."""
+        found: set[date] = set()
+        for other, w in table.windows():
+            found.update(reach(self._days - there[other.name], -w.last_needed, -w.first))
+        return found
+
+    def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Inputs before what reads them: by table, and by day within one that reads itself."""
+        return [(table, day) for table, days in self.by_table(partitions).items() for day in days]
+
+    def by_table(self, partitions: Iterable[Partition]) -> dict[str, list[date]]:
+        """The days of every table, tables and days in that order too."""
+        found: dict[str, list[date]] = {table.name: [] for table in self.tables}
+        for table, day in partitions:
+            found[table].append(day)
+        return {table: sorted(days) for table, days in found.items()}
+
+    @cached_property
+    def _days(self) -> frozenset[date]:
+        return frozenset(self.calendar.days())
+
+    @cached_property
+    def _reads(self) -> dict[str, list[tuple[str, Around]]]:
+        return {t.name: [(o.name, self.calendar.around(w.first, w.last)) for o, w in t.windows()] for t in self.tables}
+
+    @cached_property
+    def _needs(self) -> dict[str, list[tuple[str, Around]]]:
+        return {t.name: [(o.name, self.calendar.around(w.first, w.last_needed)) for o, w in t.windows()] for t in self.tables}
+
+    @cached_property
+    def _readers(self) -> dict[str, list[tuple[str, Around, int]]]:
+        found: dict[str, list[tuple[str, Around, int]]] = {table.name: [] for table in self.tables}
+        for table in self.tables:
+            for other, w in table.windows():
+                found[other.name].append((table.name, self.calendar.around(-w.last, -w.first), w.first))
+        return found

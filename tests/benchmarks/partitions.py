@@ -1,0 +1,123 @@
+"""Status and plan of many (table, day) partitions, on a record made up for it: `python -m tests.benchmarks.partitions`.
+
+Prints seconds for 1,000, 10,000 and 100,000 partitions of the six tables, and how they grow: a tenfold record should take no
+more than ten times as long. Nothing is imported, delivered or computed within the times.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Drawn
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.cli.app import backfill
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.plan import Plan, PlanOptions, make
+from backfill_assets.plan.selection import Graph, Selection, Selector, choose
+from backfill_assets.plan.status import State, Status, status_of
+from backfill_assets.step.due import OF_SOURCE, inputs_of
+from backfill_assets.table.declaration import Table
+
+SIZES = (1_000, 10_000, 100_000)
+FIRST = date(1975, 1, 1)
+
+
+class Delivered:
+    """A source whose files have been looked at already."""
+
+    name = "outage_events"
+
+    def fingerprints(self, days: Sequence[date]) -> dict[date, str]:
+        return dict.fromkeys(days, "f" * 32)
+
+
+def tables() -> list[Table]:
+    lines: Any = Delivered()
+    return [replace(table, reads={"lines": lines}) if table.source() else table for table in TABLES]
+
+
+def record(every: Sequence[Table], calendar: Calendar) -> dict[tuple[str, date], Build]:
+    """Every day of every table built once, from what stands; each arrival day with rows about three event days."""
+    accepted: dict[tuple[str, date], Build] = {}
+    for table in every:
+        for day in calendar.days():
+            parts = {str(day - timedelta(days=n)): "f" * 32 for n in range(3)} if table.fingerprint_by else {}
+            delivered = {f"{OF_SOURCE}{Delivered.name}@{day}": "f" * 32} if table.source() else {}
+            inputs = delivered | inputs_of(table, day, accepted, calendar)
+            build = Build(table.name, day, "accepted", "run", table.version, fingerprint=f"{day}", parts=parts, inputs=inputs)
+            accepted[table.name, day] = replace(build, delta_version=-1, seconds=1.0)
+    return accepted
+
+
+@dataclass
+class Times:
+    partitions: int
+    read: float
+    status: float
+    plan: float
+
+    @property
+    def total(self) -> float:
+        return self.read + self.status + self.plan
+
+
+def measured(partitions: int) -> Times:
+    every = tables()
+    calendar = Calendar(FIRST, FIRST + timedelta(days=partitions // len(every)))
+    names = [table.name for table in every]
+    with tempfile.TemporaryDirectory() as root:
+        Ledger(root).append(list(record(every, calendar).values()))
+        read, known = timed(lambda: latest(Ledger(root), names))
+    status, found = timed(lambda: look(every, calendar, known))
+    assert all(set(found.of(name)) == {State.UP_TO_DATE} for name in names)
+    # New code of the first table of staging: all its days, and all that is made from them.
+    changed = [replace(table, version="new") if table.name == names[2] else table for table in every]
+    outdated = look(changed, calendar, known)
+    plan, made = timed(lambda: planned(changed, calendar, outdated))
+    assert len(made.partitions()) == len(calendar.days()) * 4
+    return Times(len(found.partitions), read, status, plan)
+
+
+def look(every: Sequence[Table], calendar: Calendar, known: Latest) -> Status:
+    return status_of(every, calendar.days(), latest=known, calendar=calendar)
+
+
+def planned(every: Sequence[Table], calendar: Calendar, status: Status) -> Plan:
+    graph = Graph(every, calendar)
+    selection: Selection = choose(Selector([t.name for t in every], calendar.days(), downstream=True), graph, status.partitions)
+    plan = make(selection, graph, PlanOptions(days_per_run=100))
+    assert plan.id
+    return plan
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    started = time.perf_counter()
+    done = work()
+    return time.perf_counter() - started, done
+
+
+def main() -> None:
+    shown = Drawn("partitions", "read the record", "status", "plan of two thirds", "in all", "times the line above")
+    before: Times | None = None
+    backfill()  # what every verb of the command line begins with
+    for size in SIZES:
+        now = min((measured(size) for _ in range(2)), key=lambda t: t.total)
+        grown = f"{now.total / before.total:.1f}" if before else ""
+        seconds = [f"{s:.2f} s" for s in (now.read, now.status, now.plan, now.total)]
+        shown.add_row(f"{now.partitions:,}", *seconds, grown)
+        before = now
+    Console().print(shown)
+
+
+if __name__ == "__main__":
+    main()

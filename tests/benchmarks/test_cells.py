@@ -1,7 +1,0 @@
-"""The benchmark of status and plan measures what it says: cells that are all up to date, then a plan of two thirds of them."""
-
-from tests.benchmarks.cells import measured
-
-
-def test_it_runs_on_a_few_days():
-    assert measured(60).cells == 66

@@ -1,0 +1,7 @@
+"""The benchmark of status and plan measures what it says: cells that are all up to date, then a plan of two thirds of them."""
+
+from tests.benchmarks.partitions import measured
+
+
+def test_it_runs_on_a_few_days():
+    assert measured(60).partitions == 66

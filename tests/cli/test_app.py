@@ -1,0 +1,123 @@
+"""The command line: what it costs to ask for help, what it prints and the codes it ends with."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
+
+
+def backfill(*arguments: str, home: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
+    command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
+    env = ours | {"BACKFILL_HOME": str(home)} | settings
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_help_loads_neither_dagster_nor_spark():
+    told = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import main\n"
+    told += "try:\n    main()\nexcept SystemExit:\n    pass\n"
+    told += "print(sorted({'dagster', 'pyspark', 'pandas', 'deltalake', 'httpx'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_help_answers_at_once(tmp_path):
+    """The best of three, since the machine may be busy with other tests."""
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        assert "doctor" in backfill("--help", home=tmp_path).stdout
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        pytest.param(UsageError("x"), 2, id="a wrong request is 2"),
+        pytest.param(SettingsError("x"), 2, id="a wrong setting is 2"),
+        pytest.param(ServiceUnavailable("x"), 3, id="a missing service is 3"),
+        pytest.param(SourceError("x"), 1, id="a damaged delivery is 1"),
+        pytest.param(Conflict("x"), 1, id="another writer is 1"),
+    ],
+)
+def test_an_error_has_one_exit_code(error, code):
+    assert exit_codes.of_error(error) == code
+
+
+def test_an_unknown_verb_is_wrong_usage(tmp_path):
+    assert backfill("rewind", home=tmp_path).returncode == 2
+
+
+def test_a_taken_port_is_said_with_the_remedy(tmp_path):
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = backfill("up", "--port", str(port), home=tmp_path)
+    assert done.returncode == 2
+    told = f"backfill: Port {port} is taken. Nothing was started. End what uses it, or choose another: --port "
+    assert done.stderr.startswith(told)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        pytest.param("2019-08-20..2019-08-15", "is reversed", id="a reversed range"),
+        pytest.param("2018-01-01..2018-01-02", "which runs from 2019-08-15 to 2019-10-13", id="days the sample has not"),
+        pytest.param("yesterday", "'yesterday' is not a day", id="no day at all"),
+    ],
+)
+def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, told):
+    done = backfill("demo", "--exit", "--days", days, home=tmp_path / "home")
+    assert (done.returncode, told in done.stderr, (tmp_path / "home").exists()) == (2, True, False)
+
+
+def test_a_demo_never_writes_over_a_delivery(tmp_path):
+    mine = tmp_path / "landing" / "outage_events" / "year=2019" / "month=09" / "day=05" / "events.jsonl.gz"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    done = backfill("demo", "--exit", home=tmp_path / "home", BACKFILL_LANDING=str(tmp_path / "landing"))
+    assert (done.returncode, mine.read_bytes()) == (2, b"mine")
+    assert "holds 1 other file(s) where the sample's would go" in done.stderr
+    assert [path for path in (tmp_path / "landing").rglob("*") if path.is_file()] == [mine]
+
+
+def test_the_doctor_names_a_wrong_setting_and_fails(tmp_path):
+    done = backfill("doctor", home=tmp_path, BACKFILL_WATERMARK_DAYS="-1")
+    assert done.returncode == 1
+    assert done.stdout.startswith("FAIL  settings  BACKFILL_WATERMARK_DAYS='-1' is not allowed")
+    assert "Remedy: correct the environment or .env" in done.stdout
+
+
+def test_the_doctor_looks_at_everything_and_fails_at_nothing_that_is_well(tmp_path):
+    done = backfill("doctor", home=tmp_path, BACKFILL_DAGSTER_URL="http://127.0.0.1:9")
+    found = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
+    assert list(found) == ["settings", "java", "jars", "disk", "memory", "lake", "landing", "servers"]
+    assert (done.returncode, found["lake"], found["landing"], found["servers"]) == (0, "ok", "warn", "ok")
+
+
+def test_the_doctor_tells_machines_too(tmp_path):
+    done = backfill("doctor", "--json", home=tmp_path, BACKFILL_WATERMARK_DAYS="-1")
+    (finding,) = json.loads(done.stdout)
+    assert (done.returncode, finding["level"], finding["what"], finding["remedy"]) == (
+        1, "FAIL", "settings", "correct the environment or .env",
+    )  # fmt: skip
+
+
+def test_the_doctor_says_that_there_is_no_java(tmp_path):
+    done = backfill("doctor", home=tmp_path, JAVA_HOME=str(tmp_path))
+    line = next(line for line in done.stdout.splitlines() if " java " in line)
+    assert line.startswith("FAIL  java      There is no Java here.")
+    assert "install Java 17 or newer" in line
+    assert done.returncode == 1

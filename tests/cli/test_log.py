@@ -1,0 +1,142 @@
+"""`backfill log` on a lake that has a record and hardly any tables. No Spark, no Dagster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from tests.deliveries import day
+from tests.lake.test_ledger import NOON, commit
+from tests.lake.test_ledger import build as of_unknown_table
+
+NAME, RENAMED, CRASHED = "staging/outages", "staging/outages_by_region", "staging/o"
+
+
+def builds(table: str, run: str, *numbers: int, outcome: Any = "accepted", minutes: int = 0, **fields: Any) -> list[Build]:
+    at = NOON.replace(minute=minutes)
+    return [Build(table, day(n), outcome, run, "3f2a", rows=10, at=at, **{"delta_version": 4} | fields) for n in numbers]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """One run built three days and refused two, the next found one the same; one table had another name; a run crashed."""
+    home = tmp_path_factory.mktemp("home")
+    ledger = Ledger(str(home / "lake"))
+    asked = {"who": "ada", "plan": "ebb0d924512e", "reason": "meters [sic] mended"}
+    read = {"inputs": {"staging/outage_updates@2019-08-15": "2463-4bf5e66f"}, "input_versions": {"staging/outage_updates": 7}}
+    ledger.append(builds(RENAMED, "run-0", -400))
+    ledger.append(builds(NAME, "run-1", 0, 1, 4, minutes=1, **asked, **read))
+    for n in (2, 3):
+        said = f"unique_key: {n} rows twice\n  a row"
+        ledger.append(builds(NAME, "run-1", n, outcome="failed", minutes=2, message=said, delta_version=-1, **asked))
+    ledger.append(builds(NAME, "run-2", 0, outcome="unchanged", minutes=3, who="ben", write_mode="merge"))
+    ledger.append([of_unknown_table(0, 10, run="run-3", delta_version=0)])
+    commit(home / "lake", of_unknown_table(0, 10, run="run-3"))
+    commit(home / "lake", of_unknown_table(1, 11, run="run-3"))
+    return home
+
+
+def log(*arguments: str, home: Path) -> Result:
+    env = {"BACKFILL_HOME": str(home), "BACKFILL_FIRST_DAY": str(day(0)), "BACKFILL_LAST_DAY": str(day(9))}
+    return CliRunner().invoke(app, ["log", *arguments], env=env)
+
+
+def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
+    assert log(NAME, home=home).stdout.splitlines() == [
+        "run run-1, by ada, plan ebb0d924512e",
+        "  because: meters [sic] mended",
+        "  2019-10-14 12:01:00 staging/outages: 3 days accepted, 2019-08-15..2019-08-16, 2019-08-19",
+        "    30 rows, commit 4, code 3f2a, read staging/outage_updates at version 7",
+        "  2019-10-14 12:02:00 staging/outages: 2 days failed, 2019-08-17..2019-08-18",
+        "    20 rows, not written, code 3f2a",
+        "    for example 2019-08-17: unique_key: 2 rows twice",
+        "run run-2, by ben",
+        "  2019-10-14 12:03:00 staging/outages: 1 day unchanged, 2019-08-15",
+        "    10 rows, the same as before, merge, code 3f2a",
+    ]
+
+
+def test_the_builds_of_a_day_are_told_one_by_one_with_their_inputs_and_all_that_was_said(home):
+    assert log(NAME, "2019-08-15,2019-08-17", "--run", "run-1", home=home).stdout.splitlines()[2:] == [
+        "  2019-10-14 12:01:00 staging/outages: 1 day accepted, 2019-08-15",
+        "    10 rows, commit 4, code 3f2a, read staging/outage_updates at version 7",
+        "    from staging/outage_updates 2019-08-15: 2463-4bf5e66",
+        "  2019-10-14 12:02:00 staging/outages: 1 day failed, 2019-08-17",
+        "    10 rows, not written, code 3f2a",
+        "    unique_key: 2 rows twice",
+        "  a row",
+    ]
+
+
+def test_sixty_days_of_six_tables_are_a_line_each_and_one_for_their_figures(tmp_path):
+    for table in TABLES:
+        Ledger(str(tmp_path / "lake")).append(builds(table.name, "run-1", *range(60)))
+    assert len(log(home=tmp_path).stdout.splitlines()) == 13
+
+
+def test_what_a_crash_left_out_of_the_ledger_is_told_with_the_remedy(home):
+    *_, last, remedy = log(CRASHED, home=home).stdout.splitlines()
+    assert last == "    0 rows, commit 1, code 1"
+    assert (
+        remedy == "    not in the ledger; if the run is over, a crash kept it out: `backfill reconcile --repair` brings it in"
+    )
+
+
+def test_a_table_that_was_renamed_and_its_days_outside_the_calendar_are_still_told(home):
+    for asked in ([RENAMED], [RENAMED, str(day(-400))], [str(day(-400))]):
+        assert f"{RENAMED}: 1 day accepted, {day(-400)}" in log(*asked, home=home).stdout
+
+
+def test_days_alone_are_those_of_every_table(home):
+    assert "staging/outages: 1 day unchanged, 2019-08-15" in log("2019-08-15", "--last", "2", home=home).stdout
+
+
+def test_a_plan_is_told_alone(home):
+    found = json.loads(log("--plan", "ebb0", "--json", home=home).stdout)["builds"]
+    assert {b["run"] for b in found} == {"run-1"}
+    assert len(found) == 5
+
+
+def test_machines_get_every_build_with_everything_recorded(home):
+    *_, known, left_out = json.loads(log("--json", home=home).stdout)["builds"]
+    expected = of_unknown_table(0, 10, run="run-3", delta_version=0)
+    assert known == json.loads(json.dumps(expected.to_json())) | {"recorded": True}
+    assert (left_out["recorded"], left_out["delta_version"]) == (False, 1)
+
+
+@pytest.mark.parametrize("asked", [["raw/outage_events"], [NAME, "last 2"], ["--plan", "no such plan"]])
+def test_nothing_recorded_is_said(home, asked):
+    done = log(*asked, home=home)
+    assert (done.exit_code, done.stdout) == (0, "No build that fits is recorded.\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["raw/nothing"], "There is no table raw/nothing, and none of that name was ever built. The tables are raw/rejected"),
+        ([NAME, "yesterday"], "'yesterday' is not a day."),
+        ([NAME, "2019-08-16..2019-08-15"], "The range 2019-08-16..2019-08-15 is reversed"),
+        ([NAME, "2030-01-01"], "2030-01-01 is outside the calendar"),
+        ([RENAMED, "2018-01-01"], "2018-01-01 is outside the calendar"),
+    ],
+    ids=["an unknown table", "no day", "a reversed range", "a day to come", "a day before any that was built"],
+)
+def test_what_never_was_is_refused(home, asked, said):
+    error = log(*asked, home=home).exception
+    assert isinstance(error, UsageError)
+    assert said in str(error)
+
+
+def test_looking_leaves_the_lake_as_it_was(home):
+    before = {path: path.stat().st_mtime_ns for path in (home / "lake").rglob("*")}
+    log("2019-08-15", home=home)
+    assert {path: path.stat().st_mtime_ns for path in (home / "lake").rglob("*")} == before

@@ -1,0 +1,111 @@
+"""`backfill plan` on a lake without tables, and the sample as its landing area. No Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from backfill_assets.calendar import between
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.app import app
+from backfill_assets.errors import BackfillError, Guarded, UsageError
+
+CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-20"}  # the sample ends a week before
+
+
+def asked(*arguments: str, home: Path, **env: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *arguments], env=CALENDAR | {"BACKFILL_HOME": str(home)} | env)
+
+
+def planned(*arguments: str, home: Path) -> dict[str, dict[str, str]]:
+    return json.loads(asked(*arguments, "--json", home=home).stdout)["plan"]["reasons"]
+
+
+def test_a_lake_without_anything_gets_everything_there_are_deliveries_for(tmp_path):
+    reasons = planned("--partitions", "2019-10-10..2019-10-20", home=tmp_path)
+    assert {table: len(days) for table, days in reasons.items()} == {
+        "raw/rejected_lines": 4, "raw/outage_events": 4, "staging/outage_updates": 4, "staging/outages": 2,
+    }  # fmt: skip
+    assert {why for days in reasons.values() for why in days.values()} == {"missing"}
+
+
+def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
+    done = asked("--partitions", "2019-10-12..2019-10-20", home=tmp_path)
+    assert "Left out, because it cannot be built: 48 table-day(s)" in done.stdout
+    assert "raw/rejected_lines 2019-10-14: no source for 2019-10-14 in" in done.stdout
+
+
+def test_upstream_brings_what_is_needed_and_lacking(tmp_path):
+    assert asked("--partitions", "2019-09-03", "--target", "staging/outages", home=tmp_path).exit_code == 1
+    reasons = planned("--partitions", "2019-09-03", "--target", "staging/outages", "--upstream", home=tmp_path)
+    needed = ["2019-09-03", "2019-09-04", "2019-09-05"]
+    assert {table: list(days) for table, days in reasons.items()} == {
+        "raw/rejected_lines": needed, "raw/outage_events": needed, "staging/outage_updates": needed,
+        "staging/outages": ["2019-09-03"],
+    }  # fmt: skip
+
+
+def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
+    arguments = ["--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--force"]
+    assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
+    assert isinstance(asked(*arguments, "--only", "failed", home=tmp_path).exception, UsageError)
+
+
+def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
+    ids = {json.loads(asked("--partitions", "last 10", "--json", home=tmp_path).stdout)["id"] for _ in range(2)}
+    kept = [str(path.relative_to(tmp_path / "lake")) for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    assert kept == [f"_plans/{ids.pop()}.json"]
+    assert not ids
+
+
+def test_days_may_come_from_a_file(tmp_path):
+    (tmp_path / "days.txt").write_text("2019-09-03\n2019-09-05..2019-09-06,\n\n")
+    reasons = planned("--partitions", str(tmp_path / "days.txt"), "--target", "raw/rejected_lines", home=tmp_path)
+    assert list(reasons["raw/rejected_lines"]) == ["2019-09-03", "2019-09-05", "2019-09-06"]
+
+
+def test_days_may_be_a_list_longer_than_a_files_name(tmp_path):
+    days = [str(day) for day in between(date(2019, 8, 15), date(2019, 10, 13))]
+    assert list(planned("--partitions", ",".join(days), home=tmp_path)["raw/rejected_lines"]) == days
+
+
+def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
+    done = asked("--partitions", "2019-09-03", home=tmp_path, BACKFILL_PRICE_PER_HOUR="2")
+    assert "At 2 an hour, it costs 0.00." in done.stdout
+    assert "the canary will tell" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "code", "said"),
+    [
+        ([], {}, 2, "Which days?"),
+        (["--partitions", "2018-01-01"], {}, 2, "2018-01-01 is outside the calendar"),
+        (["--partitions", "2019-10-14..2019-10-20"], {}, 2, "can be built:\n  raw/rejected_lines 2019-10-14: no source"),
+        (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2, "There is no table raw/x."),
+        (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late: there is no such state."),
+        (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2, "--budget soon is no length of time."),
+        (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2, "--spark-conf cores=4 is no Spark setting."),
+        (["--partitions", "last 20"], {"BACKFILL_ASK_ABOVE_DAYS": "5"}, 4, "This plan rebuilds 13 days, more than 5"),
+        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"}, 4, "2019-09-03 is protected"),
+        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "may"}, 2, "BACKFILL_PROTECTED_DAYS='may' is not allowed"),
+    ],
+    ids=[
+        "no days", "a day outside the calendar", "nothing delivered", "an unknown table", "an unknown state", "no time",
+        "no Spark setting", "many days", "a protected day", "no days to protect",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(tmp_path, arguments, env, code, said):
+    error = asked(*arguments, home=tmp_path, **env).exception
+    assert isinstance(error, BackfillError)
+    assert isinstance(error, Guarded if code == 4 else UsageError)
+    assert (exit_codes.of_error(error), said in str(error)) == (code, True), str(error)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_yes_says_that_many_days_are_meant(tmp_path):
+    done = asked("--partitions", "last 20", "--yes", home=tmp_path, BACKFILL_ASK_ABOVE_DAYS="5")
+    assert done.exit_code == 0, done.exception

@@ -1,0 +1,229 @@
+"""`backfill reconcile` on a small lake, and a webserver that remembers what it is told. No Spark, no Dagster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from backfill_assets.cli import reconcile
+from backfill_assets.cli.app import app
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from tests.deliveries import day, days
+from tests.lake.test_ledger import build as of_day
+from tests.lake.test_table_state import write
+
+NAME = "staging/outages"
+
+
+def build(number: int, minutes: int = 0, **fields: Any) -> Build:
+    return replace(of_day(number, minutes, **{"fingerprint": f"f{number}", "rows": 2, "delta_version": 0} | fields), table=NAME)
+
+
+@dataclass
+class Webserver:
+    """What Dagster knows of each table's days; it may have the days 0 to 9, and lacks the tables in `without`."""
+
+    known: dict[str, dict[str, str]] = field(default_factory=dict)
+    at_work: list[str] = field(default_factory=list)
+    without: tuple[str, ...] = ()
+    meanwhile: Callable[[], None] = lambda: None
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.meanwhile()
+        asked = json.loads(request.content)
+        table = request.url.path.removeprefix("/report_asset_materialization/")
+        if table != request.url.path:
+            self.known.setdefault(table, {})[asked["partition"]] = asked["data_version"]
+            return httpx.Response(200, json={})
+        data: dict[str, Any] = {"runsOrError": {"__typename": "Runs", "results": [{"runId": run} for run in self.at_work]}}
+        if "assetNodes" in asked["query"]:
+            data = {"assetNodes": self.nodes("/".join(asked["variables"]["key"]["path"]))}
+        return httpx.Response(200, json={"data": data})
+
+    def nodes(self, table: str) -> list[dict[str, Any]]:
+        versions = self.known.get(table, {})
+        events = [{"partition": at, "tags": [{"key": "dagster/data_version", "value": v}]} for at, v in versions.items()]
+        node = {"partitionKeys": [str(day(n)) for n in range(10)], "latestMaterializationByPartition": [*events, None]}
+        return [] if table in self.without else [node]
+
+
+@dataclass
+class Place:
+    lake: Path
+    web: Webserver
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(str(self.lake))
+
+    def reconcile(self, *, repair: bool = False) -> tuple[int, list[str]]:
+        code = reconcile.run(repair=repair, as_json=False, transport=httpx.MockTransport(self.web))
+        return code, self.capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, capsys) -> Place:
+    """Two days of one table, built, recorded, and known to Dagster."""
+    for name, value in {"HOME": tmp_path, "FIRST_DAY": day(0), "LAST_DAY": day(9), "DAGSTER_URL": "http://dagster"}.items():
+        monkeypatch.setenv(f"BACKFILL_{name}", str(value))
+    lake = tmp_path / "lake"
+    write(lake, build(0), build(1), table=NAME)
+    Ledger(str(lake)).append([build(0), build(1)])
+    return Place(lake, Webserver({NAME: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys)
+
+
+def test_records_that_agree_are_said_to(place):
+    assert place.reconcile() == (0, ["The ledger, the tables and Dagster agree on 2 table-day(s)."])
+
+
+def a_crash_after_the_commit(place: Place) -> None:
+    write(place.lake, build(2), table=NAME)
+    write(place.lake, build(3, 1), build(4, 1), table=NAME)
+
+
+def a_ledger_lost(place: Place) -> None:
+    shutil.rmtree(place.lake / "_ledger")
+
+
+def a_dagster_database_lost(place: Place) -> None:
+    place.web.known = {}
+
+
+def a_day_told_of_by_a_click(place: Place) -> None:
+    place.web.known[NAME][str(day(0))] = ""
+
+
+RECORDS_LOST = [a_crash_after_the_commit, a_ledger_lost, a_dagster_database_lost, a_day_told_of_by_a_click]
+
+
+@pytest.mark.parametrize("happened", RECORDS_LOST, ids=lambda f: f.__name__.replace("_", " "))
+def test_records_are_mended_from_each_other_and_the_rows_left(place, happened: Callable[[Place], None]):
+    happened(place)
+    version = DeltaTable(place.lake / NAME).version()
+    assert place.reconcile()[0] == 1
+    code, told = place.reconcile(repair=True)
+    assert (code, told[0].startswith("Mended: ")) == (0, True)
+    assert place.reconcile(repair=True) == (0, told[1:])
+    assert DeltaTable(place.lake / NAME).version() == version
+
+
+def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
+    a_crash_after_the_commit(place)
+    assert place.reconcile() == (
+        1,
+        [
+            "staging/outages: committed, but not in the ledger: 2019-08-17..2019-08-19",
+            "  for example 2019-08-17: commit 1 by run r",
+            "  `backfill reconcile --repair` mends the record.",
+            "staging/outages: stands, but Dagster does not call it materialized: 2019-08-17..2019-08-19",
+            "  built by run r",
+            "  `backfill reconcile --repair` mends the record.",
+            "The ledger, the tables and Dagster agree on 2 table-day(s); at odds: 3.",
+        ],
+    )
+    assert place.reconcile(repair=True)[1] == [
+        "Mended: 3 build(s) recorded in the ledger, Dagster told of 3 day(s).",
+        "The ledger, the tables and Dagster agree on 5 table-day(s).",
+    ]
+    versions = {b.day: b.delta_version for b in place.ledger.builds()}
+    assert versions == dict(zip(days(0, 1, 2, 3, 4), (0, 0, 1, 2, 2), strict=True))
+    assert place.web.known[NAME][str(day(4))] == "f4"
+
+
+def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
+    DeltaTable(place.lake / NAME).delete(f"outage_day = '{day(0)}'")
+    place.web.known[NAME][str(day(5))] = "f5"
+    told = [
+        "staging/outages: rewritten by somebody else: 2019-08-15",
+        "  commit 1 (DELETE), after our commit 0",
+        "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages --force`.",
+        "staging/outages: Dagster calls it materialized, but no build of it stands: 2019-08-20",
+        "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
+        "The ledger, the tables and Dagster agree on 1 table-day(s); at odds: 2.",
+    ]
+    assert place.reconcile() == (1, told)
+    assert place.reconcile(repair=True) == (1, told)
+
+
+def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
+    write(place.lake, build(2, run="at work"), table=NAME)
+    place.web.at_work.append("at work")
+    assert place.reconcile() == (
+        0,
+        [
+            "Not compared: 1 table-day(s) that a run is building, or built just now.",
+            "The ledger, the tables and Dagster agree on 2 table-day(s).",
+        ],
+    )
+
+
+def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
+    def builds_a_day() -> None:
+        place.web.meanwhile = lambda: None
+        place.ledger.append([build(0, 1, run="later", delta_version=1)])
+
+    place.web.meanwhile = builds_a_day
+    code, told = place.reconcile()
+    assert (code, told[0]) == (0, "Not compared: 1 table-day(s) that a run is building, or built just now.")
+
+
+def test_a_table_that_dagster_does_not_have_is_not_compared_with_it(place):
+    place.web.without = (NAME,)
+    code, told = place.reconcile()
+    assert (code, told[0].partition(":")[0]) == (3, "Dagster's record was not compared for staging/outages")
+
+
+def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
+    old = [replace(each, table="staging/old") for each in (build(0), build(1))]
+    place.ledger.append(old)
+    assert place.reconcile()[0] == 0
+    write(place.lake, old[0], table="staging/old")
+    code, told = place.reconcile()
+    assert (code, told[0]) == (1, "staging/old: in the ledger, but its commit is not in the table: 2019-08-16")
+
+
+def asked(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["reconcile", *arguments], env={"BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"})
+    return done.exit_code, done.stdout
+
+
+def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_said(place):
+    code, told = asked()
+    assert code == 3
+    assert told.splitlines() == [
+        "Dagster's record was not compared: no webserver answers at http://127.0.0.1:9. Start one with `backfill up`, or "
+        "correct BACKFILL_DAGSTER_URL, then type the same again.",
+        "The ledger and the tables agree on 2 table-day(s).",
+    ]
+    a_crash_after_the_commit(place)
+    assert asked()[0] == 1
+    assert asked("--repair")[0] == 3
+    assert len(place.ledger.builds()) == 5
+
+
+def test_machines_get_every_day_with_its_figures_and_the_remedy(place):
+    a_crash_after_the_commit(place)
+    told = json.loads(asked("--json")[1])
+    (found,) = told["disagreements"]
+    assert (found["kind"], found["table"], found["mendable"]) == ("committed, but not in the ledger", NAME, True)
+    assert found["days"] == {str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)}
+    assert (told["agree"], told["under way"], told["compared with Dagster"]) == (2, 0, [])
+    assert json.loads(asked("--repair", "--json")[1])["mended"] == {"recorded": 3, "told": 0}
+
+
+def test_a_lake_where_nothing_was_built_is_at_odds_with_nothing(tmp_path):
+    done = CliRunner().invoke(
+        app, ["reconcile"], env={"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
+    )
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (3, "The ledger and the tables agree on 0 table-day(s).")

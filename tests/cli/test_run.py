@@ -1,0 +1,222 @@
+"""`backfill run` and its companions where nothing can be launched: what is said, with which code, and that nothing is left.
+
+No servers: an address at which nobody answers stands for one that is down.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.sample import SAMPLE
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.errors import BackfillError
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.history import which
+from backfill_assets.plan.plan import Plan, PlanOptions
+from backfill_assets.plan.store import Plans
+from backfill_assets.step.due import delivered_for
+from tests.world import tables_on
+
+CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
+REJECTED = "raw/rejected_lines"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = date(2019, 9, 3)
+
+
+def backfill(*arguments: str, home: Path) -> Result:
+    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(SAMPLE.parent)}
+    return CliRunner().invoke(app, arguments, env=env)
+
+
+def refused(*arguments: str, home: Path) -> tuple[int, str]:
+    """The exit code and the message."""
+    error = backfill(*arguments, home=home).exception
+    assert isinstance(error, BackfillError), error
+    return exit_codes.of_error(error), str(error)
+
+
+def planned(home: Path, *flags: str) -> str:
+    done = backfill("plan", "--partitions", str(DAY), "--target", REJECTED, *flags, "--json", home=home)
+    return str(json.loads(done.stdout)["id"])
+
+
+def kept(home: Path, table: str, version: str) -> str:
+    """A plan of one day of one table, as if it had been made when that was called so and had that code."""
+    plan = Plan({table: version}, {table: {str(DAY): "missing"}}, [Chunk(0, {table: [DAY]})], PlanOptions())
+    Plans(str(home / "lake")).keep(plan.id, plan.contents())
+    return plan.id
+
+
+@pytest.fixture
+def plans(tmp_path) -> Plans:
+    return Plans(str(tmp_path / "lake"))
+
+
+def test_a_plan_that_is_not_there_is_refused_with_those_that_are(tmp_path):
+    plan = planned(tmp_path)
+    assert refused("run", "c0ffee", home=tmp_path) == (
+        2, f"There is no plan c0ffee. Nothing was started. The plans here are {plan}.",
+    )  # fmt: skip
+
+
+def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
+    plan = planned(tmp_path)
+    file = tmp_path / "lake" / "_plans" / f"{plan}.json"
+    file.write_text(file.read_text().replace(str(DAY), "2019-09-04"))
+    code, said = refused("run", plan, home=tmp_path)
+    assert (code, said.startswith(f"Plan {plan} is not what was planned: its contents have another id")) == (2, True)
+
+
+def test_a_plan_of_a_table_that_was_renamed_since_is_refused_with_the_tables_there_are(tmp_path):
+    code, said = refused("run", plan := kept(tmp_path, "raw/lines", "1"), home=tmp_path)
+    assert (code, said.startswith(f"Plan {plan} has raw/lines, which the code location does not have any more.")) == (2, True)
+    assert "The tables are raw/rejected_lines, raw/outage_events" in said
+
+
+def test_a_plan_of_other_code_is_refused_with_both_versions(tmp_path):
+    now = next(table.version for table in TABLES if table.name == REJECTED)
+    code, said = refused("run", kept(tmp_path, REJECTED, "1"), home=tmp_path)
+    assert (code, f"{REJECTED} (planned 1, now {now}). Nothing was read or written. Plan again" in said) == (2, True)
+
+
+def test_a_server_that_is_down_is_said_and_the_plan_is_as_it_was(tmp_path, plans):
+    plan = planned(tmp_path)
+    code, said = refused("run", plan, home=tmp_path)
+    assert (code, said.startswith("No Dagster webserver answers at http://127.0.0.1:9")) == (3, True)
+    assert plans.events(plan) == []
+
+
+def test_a_plan_and_flags_together_are_wrong_usage(tmp_path):
+    done = backfill("run", planned(tmp_path), "--force", home=tmp_path)
+    assert (done.exit_code, "a plan is carried out as it was made; leave out --force" in done.output) == (2, True)
+
+
+def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):
+    table = next(table for table in tables_on(SAMPLE.parent) if table.name == REJECTED)
+    inputs = delivered_for(table, [DAY])[DAY]
+    assert isinstance(inputs, dict)
+    version = next(t.version for t in TABLES if t.name == REJECTED)
+    Ledger(str(tmp_path / "lake")).append([Build(REJECTED, DAY, "accepted", "r", version, inputs=inputs, at=NOW)])
+    done = backfill("run", "--partitions", str(DAY), "--target", REJECTED, home=tmp_path)
+    assert (done.exit_code, "Nothing of what was asked for needs building." in done.stdout) == (0, True)
+
+
+def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, plans):
+    first = planned(tmp_path)
+    plans.note(first, "started", NOW, who="ada")
+    flags = ("plan", "--partitions", str(DAY), "--target", REJECTED, "--reason", "again")
+    code, said = refused(*flags, home=tmp_path)
+    assert (code, said.startswith(f"{REJECTED} {DAY} is in plan {first} too, which is open (1 day(s)")) == (4, True)
+    assert plans.ids() == [first]
+    plans.note(first, "ended", replace_minute(NOW), ending="partial")
+    assert backfill(*flags, home=tmp_path).exit_code == 0
+
+
+def test_the_same_plan_may_be_made_again_while_it_is_open(tmp_path, plans):
+    plans.note(first := planned(tmp_path), "started", NOW, who="ada")
+    assert planned(tmp_path) == first
+
+
+def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_again(tmp_path, plans):
+    first = planned(tmp_path, "--force")
+    plans.note(first, "ended", NOW, ending="partial")
+    assert planned(tmp_path, "--force") == first
+    plans.note(first, "ended", replace_minute(NOW), ending="done")
+    second = planned(tmp_path, "--force")
+    assert (second != first, planned(tmp_path, "--force")) == (True, second)
+
+
+def started(plans: Plans, reason: str, *endings: str) -> str:
+    """A plan that was started, and ended so; started only, without an ending."""
+    plan = Plan({REJECTED: "1"}, {REJECTED: {str(DAY): "missing"}}, [Chunk(0, {REJECTED: [DAY]})], PlanOptions(reason=reason))
+    plans.keep(plan.id, plan.contents())
+    plans.note(plan.id, "started", NOW)
+    for minute, ending in enumerate(endings):
+        plans.note(plan.id, "ended", NOW + timedelta(minutes=len(plans.ids()) + minute), ending=ending)
+    return plan.id
+
+
+@pytest.mark.parametrize("verb", ["resume", "cancel", "watch", "show"])
+def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
+    assert refused(verb, home=tmp_path) == (
+        2, "Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.",
+    )  # fmt: skip
+    for reason in ("one", "two"):
+        started(plans, reason)
+    code, said = refused(verb, home=tmp_path)
+    assert (code, said) == (
+        2, f"Which plan? Open are {', '.join(plans.ids())}. Nothing was started. Name one; see `backfill list`.",
+    )  # fmt: skip
+
+
+def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(plans):
+    done = started(plans, "one", "done")
+    assert which("", plans) == done
+    partial = started(plans, "two", "partial")
+    started(plans, "three", "done")
+    assert which("", plans) == partial
+    plans.note(started(plans, "given up", "partial"), "cancelled", NOW + timedelta(days=1))
+    assert which("", plans) == partial
+    later = started(plans, "four", "done", "partial")
+    assert which("", plans) == later
+    going_on = started(plans, "five")
+    assert (which("", plans), which(done, plans)) == (going_on, done)
+
+
+def test_what_was_never_started_is_neither_resumed_nor_cancelled(tmp_path):
+    plan = planned(tmp_path)
+    assert refused("resume", plan, home=tmp_path) == (
+        2, f"Plan {plan} was never started. Nothing was launched. Start it with `backfill run {plan}`.",
+    )  # fmt: skip
+    assert refused("cancel", plan, home=tmp_path) == (2, f"Plan {plan} is not open: it is planned. Nothing was cancelled.")
+
+
+def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanwhile(tmp_path, plans):
+    plans.note(plan := planned(tmp_path), "started", NOW, who="ada")
+    code, said = refused("cancel", plan, home=tmp_path)
+    assert (code, said.startswith(f"Nothing more of plan {plan} is launched, but runs at work go on:")) == (3, True)
+    assert [event.kind for event in plans.events(plan)] == ["started", "cancelled"]
+
+
+def test_plans_are_listed_without_a_server_and_one_that_cannot_be_read_hides_no_other(tmp_path, plans):
+    good = planned(tmp_path)
+    (tmp_path / "lake" / "_plans" / "bad.json").write_text("{")
+    told = json.loads(backfill("list", "--json", home=tmp_path).stdout)
+    assert {each["plan"]: (each["state"], each["days"]) for each in told["plans"]} == {
+        good: ("planned", str(DAY)), "bad": ("planned", ""),
+    }  # fmt: skip
+    assert told["silent"].startswith("Backfills are not listed: No Dagster webserver answers")
+
+
+def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_path, plans):
+    plan = planned(tmp_path)
+    assert f"It was never started. Carry it out with `backfill run {plan}`." in backfill("show", plan, home=tmp_path).stdout
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, "ended", replace_minute(NOW), ending="stopped", stop="budget", why="the budget of 1 minutes is spent")
+    told = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (told["state"], told["seconds"], told["tables"][REJECTED]["left"]) == ("stopped", 60.0, 1)
+    assert [(event["kind"], event.get("who", "")) for event in told["events"]] == [("started", "ada"), ("ended", "")]
+    assert told["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
+
+
+@pytest.mark.parametrize("table", [REJECTED, "raw/gone"], ids=["another code", "a table that was renamed"])
+def test_a_plan_of_former_times_is_shown_and_why_it_cannot_be_told_how_far_it_is(tmp_path, plans, table):
+    plan = kept(tmp_path, table, "1")
+    plans.note(plan, "ended", NOW, ending="done")
+    shown = backfill("show", plan, home=tmp_path)
+    assert (shown.exit_code, "How far it is cannot be told any more." in shown.stdout) == (0, True)
+    told = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (told["state"], list(told["contents"]["reasons"]), plan in told["why"]) == ("done", [table], True)
+
+
+def replace_minute(at: datetime) -> datetime:
+    return at.replace(minute=at.minute + 1)

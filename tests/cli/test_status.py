@@ -1,0 +1,158 @@
+"""`backfill status` on a lake that has a record and no tables, and the sample as its landing area. No Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.raw import rejected_lines
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.running_steps import Work, at_work
+from backfill_assets.step.due import delivered_for
+from tests.cli.test_app import backfill
+from tests.conftest import SAMPLE
+from tests.deliveries import day, days
+
+NAME = rejected_lines.name
+CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
+    home = tmp_path_factory.mktemp("home")
+    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2))
+    first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, inputs=inputs[day(0)], delta_version=0)
+    other = dict.fromkeys(inputs[day(1)], "of other files")
+    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, inputs=other, delta_version=0)
+    third = Build(
+        NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
+    )
+    Ledger(str(home / "lake")).append([first, second, third])
+    return home
+
+
+def asked(*arguments: str, home: Path, last: str = "2019-08-18") -> Result:
+    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": last}
+    return CliRunner().invoke(app, ["status", *arguments], env=env)
+
+
+def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
+    done = backfill("status", "--target", NAME, home=home, BACKFILL_LANDING=str(SAMPLE), **CALENDAR)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "raw/rejected_lines  1 up to date, 1 missing, 1 outdated: source files changed, 1 failed",
+        "  2019-08               =sX.",
+        "  missing: 2019-08-18",
+        "    never built",
+        "  outdated: source files changed: 2019-08-16",
+        "    other files, or other contents, than when 2019-08-16 was built",
+        "  failed: 2019-08-17",
+        "    no_nulls_line: 3 rows (run run-2)",
+        "= up to date  . missing  s outdated: source files changed  X failed",
+    ]
+
+
+def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_only_in_days(home):
+    told = CliRunner().invoke(
+        app, ["status", "--target", NAME], env={"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": "2020-03-31"}
+    )
+    assert told.stdout.splitlines() == [
+        "raw/rejected_lines  1 up to date, 227 missing, 1 outdated: source files changed, 1 failed",
+        "  2019-08               =sX..............",
+        "  2019-09 to 2020-03 . 213 days",
+        "  missing: 2019-08-18..2020-03-31",
+        "    2019-08-18..2019-10-13: never built",
+        f"    2019-10-14..2020-03-31: for example 2019-10-14: no source for 2019-10-14 in {SAMPLE}",
+        "  outdated: source files changed: 2019-08-16",
+        "    other files, or other contents, than when 2019-08-16 was built",
+        "  failed: 2019-08-17",
+        "    no_nulls_line: 3 rows (run run-2)",
+        "= up to date  . missing  s outdated: source files changed  X failed",
+    ]
+
+
+def test_machines_get_every_day_of_every_table(home):
+    done = asked("--json", "--partitions", "2019-08-15,2019-08-18", home=home)
+    told = json.loads(done.stdout)["tables"]
+    assert len(told) == 6
+    assert {day: partition["state"] for day, partition in told[NAME].items()} == {
+        "2019-08-15": "up to date",
+        "2019-08-18": "missing",
+    }
+    assert told["raw/outage_events"]["2019-08-18"] == {"state": "missing", "why": "needs raw/rejected_lines 2019-08-18"}
+
+
+def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(home):
+    done = asked("--why", NAME, "2019-08-15", home=home)
+    size = (SAMPLE / "outage_events/year=2019/month=08/day=15/events.jsonl.gz").stat().st_size
+    assert f"outage_events/year=2019/month=08/day=15/events.jsonl.gz, {size} bytes, " in done.stdout
+    assert "accepted: 7 rows, commit 0 of the table" in done.stdout
+    assert "run run-1" in done.stdout
+    assert "from outage_events 2019-08-15: " in done.stdout
+
+
+def test_a_refused_day_is_explained_by_what_refused_it(home):
+    told = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
+    assert (told["state"], told["builds"][0]["message"], told["builds"][0]["who"]) == ("failed", "no_nulls_line: 3 rows", "ann")
+
+
+def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
+    """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to that run."""
+    since = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
+    with at_work(str(home / "lake"), Work(NAME, days(2, 3), "run-3", "plan-1", since)):
+        told = asked("--target", NAME, home=home).stdout.splitlines()
+        why, values = asked("--why", NAME, "2019-08-17", home=home), asked("--json", "--target", NAME, home=home)
+        details = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
+        env = CALENDAR | {"BACKFILL_HOME": str(home)}
+        plan = CliRunner().invoke(app, ["plan", "--partitions", "2019-08-15..2019-08-18", "--json"], env=env)
+    assert told[:2] == [
+        "raw/rejected_lines  1 up to date, 1 outdated: source files changed, 2 running",
+        f"  2019-08 {' ' * 14}=s>>",
+    ]
+    assert told[-3:] == [
+        "  running: 2019-08-17..2019-08-18",
+        "    run run-3",
+        "= up to date  s outdated: source files changed  > running",
+    ]
+    assert why.stdout.splitlines()[:2] == [
+        "raw/rejected_lines 2019-08-17: running",
+        "  run run-3, plan plan-1, since 2019-09-01 12:30:00 UTC",
+    ]
+    assert json.loads(values.stdout)["tables"][NAME]["2019-08-18"] == {"state": "running", "why": "run run-3"}
+    assert details["at work"] == {"run": "run-3", "plan": "plan-1", "since": "2019-09-01 12:30:00"}
+    assert list(json.loads(plan.stdout)["plan"]["reasons"][NAME]) == ["2019-08-16"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--target", "raw/nothing"], "There is no table raw/nothing. Nothing was started. The tables are raw/rejected_lines,"),
+        (["--partitions", "2019-08-19"], "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18."),
+        (["--partitions", "2019-08-17..2019-08-16"], "The range 2019-08-17..2019-08-16 is reversed"),
+        (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
+        (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
+    ],
+    ids=["an unknown table", "a day outside", "a reversed range", "no day", "an unknown table to explain"],
+)
+def test_what_is_not_there_is_refused_and_what_is_there_named(home, arguments, said):
+    error = asked(*arguments, home=home).exception
+    assert isinstance(error, UsageError)
+    assert said in str(error)
+
+
+def test_looking_leaves_the_lake_as_it_was(home):
+    def lake() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in (home / "lake").rglob("*")}
+
+    before = lake()
+    assert asked(home=home).exit_code == 0
+    assert lake() == before

@@ -1,0 +1,190 @@
+"""A webserver and daemon in miniature, behind the real client: what is launched is built by the rules of a step, in memory.
+
+It answers the documents of this project and no others. Things go wrong on demand: days that fail, runs that are killed,
+answers that are lost, a server that is away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from backfill_assets.calendar import as_day, between
+from backfill_assets.dagster_client import documents, tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.plan.plan import Plan, PlanOptions, make, read
+from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.remaining import Remaining, remaining_of
+from backfill_assets.plan.selection import Graph, Selection, Selector, choose
+from backfill_assets.plan.status import status_of
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import Launcher
+from backfill_assets.rebuild.run import Rebuild
+from backfill_assets.step.due import sort_out
+from backfill_assets.step.request import Order
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Backfill:
+    id: str
+    partitions: list[Partition]
+    tags: dict[str, str]
+    looks: int = 0
+    status: str = "REQUESTED"
+    run: str = "SUCCESS"
+
+
+@dataclass
+class Server:
+    """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
+    leave no record; `lost` answers never arrive. `away`: the questions that find no server. `ill`: its daemon does not run."""
+
+    graph: Graph
+    lake: Path
+    failing: set[Partition] = field(default_factory=set)
+    killed: set[int] = field(default_factory=set)
+    broken: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+    away: range = range(0)
+    ill: bool = False
+    looks_needed: int = 1
+    code: dict[str, str] = field(default_factory=dict)
+    record: Latest = field(default_factory=Latest)
+    every: list[Any] = field(default_factory=list)
+    backfills: list[Backfill] = field(default_factory=list)
+    built: Counter[Partition] = field(default_factory=Counter)
+    asked: int = 0
+    clock: datetime = NOON
+
+    def now(self) -> datetime:
+        return self.clock
+
+    def sleep(self, seconds: float) -> None:
+        self.clock += timedelta(seconds=seconds)
+
+    def requested(self) -> Counter[Partition]:
+        return Counter(partition for backfill in self.backfills for partition in backfill.partitions)
+
+    def planned(self, options: PlanOptions, tables: Iterable[str] = (), days: Iterable[date] = (), **selector: Any) -> Plan:
+        names = list(tables) or [table.name for table in self.graph.tables]
+        selection: Selection = choose(
+            Selector(names, list(days) or self.graph.calendar.days(), **selector), self.graph, self.status()
+        )
+        return make(selection, self.graph, options)
+
+    def status(self) -> Any:
+        days = self.graph.calendar.days()
+        return status_of(self.graph.tables, days, latest=self.record, calendar=self.graph.calendar).partitions
+
+    def rebuild(self, plan: Plan) -> Rebuild:
+        def look(before: Any, given_up: Any) -> Remaining:
+            return remaining_of(plan, self.graph, self.status(), self.record, before=before, given_up=given_up)
+
+        plans = Plans(str(self.lake))
+        plans.keep(plan.id, plan.contents())
+        dagster = Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
+        return Rebuild(Launcher(plan, dagster, plans, "ada", self.sleep, self.now), look)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        if self.asked in self.away:
+            raise httpx.ConnectError("away")
+        body = json.loads(request.content)
+        return httpx.Response(200, json={"data": self._told(body["query"], body["variables"])})
+
+    def _told(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
+        if query == documents.TABLES:
+            return {"assetNodes": [self._node(t.name, self.code.get(t.name, t.version)) for t in self.graph.tables]}
+        if query == documents.DAEMONS:
+            daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.ill}
+            return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
+        if query == documents.LAUNCH:
+            return {"launchPartitionBackfill": self._launch(given["params"])}
+        if query == documents.BACKFILLS:
+            return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["tags"])}}
+        found = next(b for b in self.backfills if b.id == given.get("id") or f"run-{b.id}" == given.get("run"))
+        if query == documents.RUNS:
+            steps = [{"stepKey": "t", "status": "FAILURE"}] if found.run == "FAILURE" else []
+            runs = (
+                [{"runId": f"run-{found.id}", "status": found.run, "stepStats": steps}] if found.status != "REQUESTED" else []
+            )
+            return {"runsOrError": {"__typename": "Runs", "results": runs}}
+        if query == documents.CANCEL:
+            found.status = "CANCELED"
+            return {"cancelPartitionBackfill": {"__typename": "CancelBackfillSuccess", "backfillId": found.id}}
+        assert query == documents.FAILURES, query
+        event = {"__typename": "ExecutionStepFailureEvent", "stepKey": "t", "error": {"message": "the step's own words"}}
+        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if found.run == "FAILURE" else []}}
+
+    def _node(self, name: str, version: str) -> dict[str, Any]:
+        keys = [str(day) for day in self.graph.calendar.days()]
+        return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
+
+    def _launch(self, params: dict[str, Any]) -> dict[str, Any]:
+        tagged = {tag["key"]: tag["value"] for tag in params["tags"]}
+        partitions = [
+            ("/".join(each["assetKey"]["path"]), day)
+            for each in params["partitionsByAssets"]
+            for span in each["partitions"]["ranges"]
+            for day in between(as_day(span["start"]), as_day(span["end"]))
+        ]
+        twins = [b for b in self.backfills if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
+        assert not twins, "a chunk that is at work was launched again"
+        self.backfills.append(Backfill(f"b{len(self.backfills) + 1}", partitions, tagged))
+        if len(self.backfills) in self.lost:
+            raise httpx.ReadTimeout("lost")
+        return {"__typename": "LaunchBackfillSuccess", "backfillId": self.backfills[-1].id}
+
+    def _listed(self, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
+        found = [b for b in self.backfills if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
+        for number, backfill in enumerate(self.backfills, start=1):
+            backfill.looks += 1
+            if backfill.status == "REQUESTED" and backfill.looks > self.looks_needed:
+                backfill.status, backfill.run = "COMPLETED_SUCCESS", "SUCCESS"
+                if number in self.killed | self.broken:
+                    backfill.status, backfill.run = "COMPLETED_FAILED", "FAILURE" if number in self.broken else "CANCELED"
+                else:
+                    self._build(backfill)
+        return [
+            {"id": b.id, "status": b.status, "title": "", "numPartitions": len(b.partitions), "creationTime": 0.0,
+             "endTime": None, "tags": [{"key": key, "value": value} for key, value in b.tags.items()]}
+            for b in reversed(found)
+        ]  # fmt: skip
+
+    def _build(self, backfill: Backfill) -> None:
+        """Each table's days as a step would: due, held back or failed, by the very rules of a step."""
+        plan_id = backfill.tags[tags.PLAN]
+        plan = read(Plans(str(self.lake)).read(plan_id), plan_id)
+        for table in self.graph.tables:
+            days = sorted(day for name, day in backfill.partitions if name == table.name)
+            order = Order(backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys())
+            for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
+                accepted, refused = self.record.accepted, order.refused(table, self.every, self.graph.calendar)
+                force = order.forced(table, [day], accepted)
+                own = sort_out(table, [day], accepted=accepted, calendar=self.graph.calendar, force=force, refused=refused)
+                if not own.compute:
+                    continue
+                self.built[table.name, day] += 1
+                build = order.failed(table, day, "no_nulls: 3 nulls")
+                if (table.name, day) not in self.failing:
+                    mark = f"{table.name}{day}"
+                    build = replace(
+                        build, outcome="accepted", message="", fingerprint=mark, inputs=own.inputs[day], seconds=1.0
+                    )
+                self.every.append(build)
+                self.record.add([build])
+
+
+def ended(rebuild: Rebuild) -> Progress:
+    *_, last = rebuild.run()
+    return last

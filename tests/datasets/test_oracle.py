@@ -1,0 +1,39 @@
+"""All 60 days of every table against an independent oracle: DuckDB over the source files, every column's values."""
+
+from datetime import date
+
+import pytest
+
+from tests.oracle import TABLES, differences, oracle_of
+from tests.world import DAILY, NAMES, OUTAGES, RAW, REJECTED, SAMPLE, UPDATES
+
+# The rows that 60 days hold.
+EXPECTED = {RAW: 212_989, UPDATES: 212_989, OUTAGES: 40_256, DAILY: 13_520}
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    with oracle_of(SAMPLE, date(2019, 8, 15), date(2019, 10, 13)) as database:
+        yield database
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_value_of_every_column_is_the_oracles(sixty, oracle, name):
+    assert differences(oracle, name, sixty.arrow(name)) == []
+
+
+@pytest.mark.parametrize("name", list(EXPECTED))
+def test_sixty_days_hold_as_many_rows_as_counted_before(sixty, name):
+    assert sixty.arrow(name).num_rows == EXPECTED[name]
+
+
+def test_no_line_of_the_sample_is_rejected(sixty):
+    assert sixty.arrow(REJECTED).num_rows == 0
+
+
+def test_the_ledger_counts_what_the_tables_hold(sixty):
+    accepted = sixty.lake.ledger.accepted(NAMES)
+    assert {name: sum(b.rows for (table, _), b in accepted.items() if table == name) for name in NAMES} == {
+        name: sixty.arrow(name).num_rows for name in NAMES
+    }
+    assert len(accepted) == 60 * len(NAMES)

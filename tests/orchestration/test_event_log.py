@@ -1,0 +1,73 @@
+"""The event log that writes batches: the same events as Dagster's own, and of a batch all or nothing."""
+
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, AssetMaterialization, EventLogEntry
+from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from sqlalchemy.engine import Engine
+from sqlalchemy.event import listen, remove
+
+from backfill_assets.orchestration.event_log import BatchingSqliteEventLogStorage
+
+RUN = "6f0a2f5c-0000-4000-8000-000000000001"
+KEY = AssetKey(["staging", "outages"])
+
+
+def entry(day: str) -> EventLogEntry:
+    made = StepMaterializationData(AssetMaterialization(KEY, partition=day, tags={"dagster/data_version": f"of {day}"}))
+    event = DagsterEvent(DagsterEventType.ASSET_MATERIALIZATION.value, "job", event_specific_data=made)
+    return EventLogEntry(None, 10, "", RUN, 1_570_000_000.0, dagster_event=event)
+
+
+DAYS = [f"2019-09-{n:02d}" for n in range(1, 31)]
+
+
+def what_is_stored(storage: SqliteEventLogStorage) -> tuple:
+    events = storage.get_logs_for_run(RUN)
+    kind = DagsterEventType.ASSET_MATERIALIZATION
+    return (
+        [e.dagster_event.partition for e in events if e.dagster_event],
+        storage.get_latest_tags_by_partition(KEY, kind, ["dagster/data_version"]),
+        sorted(storage.get_materialized_partitions(KEY)),
+    )
+
+
+def test_a_batch_stores_what_single_writes_store(tmp_path: Path):
+    single, batched = SqliteEventLogStorage(str(tmp_path / "a")), BatchingSqliteEventLogStorage(str(tmp_path / "b"))
+    for day in DAYS:
+        single.store_event(entry(day))
+    batched.store_event_batch([entry(day) for day in DAYS])
+    assert what_is_stored(batched) == what_is_stored(single)
+    assert what_is_stored(batched)[2] == DAYS
+
+
+def test_events_can_be_written_singly_after_a_batch(tmp_path: Path):
+    storage = BatchingSqliteEventLogStorage(str(tmp_path))
+    storage.store_event_batch([entry(day) for day in DAYS[:2]])
+    storage.store_event(entry(DAYS[2]))
+    assert what_is_stored(storage)[0] == DAYS[:3]
+
+
+def test_of_a_batch_that_breaks_nothing_is_stored(tmp_path: Path):
+    storage = BatchingSqliteEventLogStorage(str(tmp_path))
+    broken = entry(DAYS[1])._replace(timestamp=float("nan"))
+    with pytest.raises(ValueError, match="NaN"):
+        storage.store_event_batch([entry(DAYS[0]), broken])
+    assert what_is_stored(storage) == ([], {}, [])
+
+
+def test_a_batch_commits_once_to_each_of_its_two_databases(tmp_path: Path):
+    commits = {}
+    for name, kind in (("single", SqliteEventLogStorage), ("batched", BatchingSqliteEventLogStorage)):
+        storage = kind(str(tmp_path / name))
+        storage.store_event(entry("2019-08-31"))  # makes the run's database
+        seen: list[object] = []
+        note = seen.append
+        listen(Engine, "commit", note)
+        storage.store_event_batch([entry(day) for day in DAYS])
+        remove(Engine, "commit", note)
+        commits[name] = len(seen)
+    assert commits["batched"] == 2
+    assert commits["single"] >= 2 * len(DAYS)

@@ -1,0 +1,89 @@
+"""Runs of a plan, as Dagster carries them out in this process: its code or none, its days forced once, its failures heeded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan, PlanOptions
+from backfill_assets.plan.store import Plans
+from tests.deliveries import arriving, day, days
+from tests.orchestration.site import Site, delivered
+from tests.world import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES
+
+
+@pytest.fixture
+def site(tmp_path, spark) -> Iterator[Site]:
+    with delivered(tmp_path, spark) as made:
+        yield made
+
+
+def kept(site: Site, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str) -> dict[str, str]:
+    """The tags of a run of a plan with these cells, which the lake has; `other` versions by table's last name."""
+    code = {t.name: other.get(t.name.split("/")[1], t.version) for t in site.world.tables if t.name in reasons}
+    told = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
+    plan = Plan(code, told, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options)
+    Plans(site.settings.lake).keep(plan.id, plan.contents())
+    return {tags.PLAN: plan.id, tags.WHO: "ada"}
+
+
+def computed(site: Site, plan: dict[str, str]) -> dict[str, list[date]]:
+    found: dict[str, list[date]] = {}
+    for build in site.world.lake.ledger.builds(NAMES):
+        if build.plan == plan[tags.PLAN]:
+            found.setdefault(build.table, []).append(build.day)
+    return found
+
+
+def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(site: Site):
+    plan = kept(site, {OUTAGES: dict.fromkeys(FOUR, "missing")}, PlanOptions(), outages="7")
+    result = site.run(plan)
+    assert not result.success
+    told = site.failures(result)[REJECTED]  # the first step; what comes after it has no input
+    assert f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now " in told
+    assert "Nothing was read or written. Plan again" in told
+    assert site.world.lake.ledger.builds() == []
+
+
+def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(site: Site):
+    result = site.run({tags.PLAN: "c0ffee"})
+    assert site.failures(result)[REJECTED].count("There is no plan c0ffee.") == 1
+    assert site.world.lake.ledger.builds() == []
+
+
+def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_come_out_different(site: Site):
+    site.run()
+    plan = kept(
+        site, {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}}, PlanOptions(force=True, reason="why")
+    )
+    assert site.run(plan).success
+    assert computed(site, plan) == {RAW: days(1)}
+    (build,) = [b for b in site.world.lake.ledger.builds([RAW]) if b.plan]
+    assert (build.who, build.outcome) == ("ada", "unchanged")
+    assert site.run(plan).success
+    assert computed(site, plan) == {RAW: days(1)}
+
+
+def test_a_day_that_a_plan_failed_holds_back_what_needs_it_although_an_earlier_version_stands(site: Site):
+    site.run()
+    site.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
+    site.world.write(day(2), arriving(2, *range(19), began=2))
+    plan = kept(site, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())
+    result = site.run(plan)
+    failed = {(b.table, b.day) for b in site.world.lake.ledger.builds() if b.plan and not b.stands}
+    assert failed == {(RAW, day(1))}
+    assert f"{day(1)}: held back, needs {RAW} {day(1)}" in site.failures(result)[UPDATES]
+    # Outages of a day wait for two more days of updates.
+    assert f"{day(1)}: held back, needs {UPDATES} {day(1)}" in site.failures(result)[OUTAGES]
+    assert computed(site, plan)[UPDATES] == days(2)
+
+
+def test_a_plan_refuses_code_that_is_gone_as_well():
+    plan = Plan({"raw/gone": "1"}, {}, [], PlanOptions())
+    with pytest.raises(UsageError, match="has raw/gone, which the code location does not have any more"):
+        plan.refuse_other_code({"raw/a": "1"})

@@ -1,0 +1,48 @@
+"""Room for runs on one machine, by dagster.yaml and Dagster's counting: plans neither fill it nor stand in their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from dagster import DagsterRun
+from dagster._utils.tags import TagConcurrencyLimitsCounter
+from dagster_shared.yaml_utils import load_run_config_yaml
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.settings import PROJECT, settings
+
+SETTINGS: Any = load_run_config_yaml((PROJECT / "dagster.yaml").read_text())
+RUNS = SETTINGS["concurrency"]["runs"]
+(LAUNCHER,) = [job.run_tags for job in plan_jobs(settings()) if job.name == "run_plan"]
+NIGHTLY = {"dagster/schedule_name": "nightly"}
+
+
+def chunk(plan: int) -> Mapping[str, str]:
+    return {tags.PLAN: f"p{plan}", tags.CHUNK: "1", "dagster/backfill": f"b{plan}", "dagster/priority": "-10"}
+
+
+def started(queue: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Those of a queue that are started beside each other, in order: what the daemon's look at the queue comes to."""
+    counter = TagConcurrencyLimitsCounter(RUNS["tag_concurrency_limits"], [])
+    found: list[Mapping[str, str]] = []
+    for each in queue:
+        run = DagsterRun(job_name="any", tags={**each})
+        if not counter.is_blocked(run) and len(found) < RUNS["max_concurrent_runs"]:
+            counter.update_counters_with_launched_item(run)
+            found.append(each)
+    return found
+
+
+@pytest.mark.parametrize("many", [1, 2, 9])
+def test_a_chunk_starts_however_many_runs_wait_for_chunks(many):
+    launchers = [{**LAUNCHER, tags.PLAN: f"p{n}"} for n in range(many)]
+    assert chunk(0) in started([*launchers, chunk(0)])
+
+
+def test_a_nightly_run_starts_however_much_is_asked_for_by_plans():
+    plans = [each for n in range(9) for each in ({**LAUNCHER, tags.PLAN: f"p{n}"}, chunk(n), chunk(n))]
+    assert NIGHTLY in started([*plans, NIGHTLY])
+    assert NIGHTLY in started([*reversed(plans), NIGHTLY])

@@ -1,0 +1,191 @@
+"""Runs as Dagster carries them out, in this process: what is told of each day, and what a bad day does to a run."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetKey,
+    AssetRecordsFilter,
+    DagsterInvalidConfigError,
+    RunRequest,
+    build_schedule_context,
+)
+
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.orchestration.assets import asset_key
+from tests.deliveries import arriving, day
+from tests.orchestration.site import END, START, Site, delivered
+from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
+
+
+@pytest.fixture
+def site(tmp_path, spark) -> Iterator[Site]:
+    with delivered(tmp_path, spark) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, spark) -> Iterator[tuple[Site, Any]]:
+    """A run of four good days. Read only."""
+    with delivered(tmp_path_factory.mktemp("good"), spark) as made:
+        yield made, made.run(reason="to see it")
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory, spark) -> Iterator[tuple[Site, Any]]:
+    """A run of four days, of which staging refuses the third. Read only."""
+    with delivered(tmp_path_factory.mktemp("refused"), spark) as made:
+        spoil(made)
+        yield made, made.run()
+
+
+EVERY = {str(at) for at in FOUR}
+
+
+def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
+    site, result = good
+    assert result.success
+    assert {name: site.materialized(name) for name in NAMES} == dict.fromkeys(NAMES, EVERY)
+    builds = site.world.lake.ledger.accepted(NAMES)
+    for (name, at), build in builds.items():
+        event = site.instance.fetch_materializations(_of(name, at), limit=1).records[0].asset_materialization
+        assert event is not None
+        assert event.metadata["dagster/partition_row_count"].value == build.rows
+        assert event.metadata["reason"].value == "to see it"
+        assert event.tags is not None
+        assert event.tags["dagster/data_version"] == build.fingerprint
+        assert event.tags["dagster/code_version"] == build.code_version
+    assert {b.rows for (name, _), b in builds.items() if name == OUTAGES} == {20}
+
+
+def _of(name: str, at: Any) -> Any:
+    return AssetRecordsFilter(asset_key=AssetKey(name.split("/")), asset_partitions=[str(at)])
+
+
+def evaluated(result: Any, name: str) -> list[Any]:
+    found = [e.asset_check_evaluation_data for e in result.all_events if e.event_type_value == "ASSET_CHECK_EVALUATION"]
+    return [each for each in found if each.asset_key == AssetKey(name.split("/"))]
+
+
+def checks(result: Any, name: str) -> dict[tuple[str, str], bool]:
+    return {(each.partition, each.check_name): each.passed for each in evaluated(result, name)}
+
+
+def test_a_range_run_evaluates_every_rule_for_every_day(good):
+    site, result = good
+    for table in site.world.tables:
+        expected = {(at, rule.name): True for at in EVERY for rule in table.rules}
+        assert checks(result, table.name) == expected
+
+
+def test_every_verdict_points_at_the_materialization_it_is_about(good):
+    site, result = good
+    for verdict in evaluated(result, OUTAGES):
+        target = verdict.target_materialization_data
+        (made,) = site.instance.fetch_materializations(_of(OUTAGES, verdict.partition), limit=1).records
+        assert (target.storage_id, target.run_id) == (made.storage_id, result.run_id)
+        assert 0 <= target.timestamp - made.timestamp < 60
+
+
+def spoil(site: Site) -> Callable[[], None]:
+    """Make the third day's delivery one that staging refuses; what is returned mends it."""
+    good = site.world.folder(day(2)) / "events.jsonl"
+    text = good.read_text()
+    site.world.write(day(2), arriving(2, *range(20), began=2, estCustAffected="many"))
+    return lambda: _rewrite(good, text)
+
+
+def _rewrite(path: Any, text: str) -> None:
+    path.write_text(text)
+
+
+def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_rows(refused):
+    site, result = refused
+    assert not result.success
+    told = site.failures(result)[UPDATES].splitlines()
+    assert told[0].endswith("staging/outage_updates: 1 day(s) failed, 0 held back, 3 stand.")
+    assert told[1] == "  2019-08-17: unparsed_at_most: unreadable: customers 20 of 20"
+    rows = [line for line in told if line.startswith("      {")]
+    assert len(rows) == 5
+    assert all('"outage_number": "2' in row for row in rows)
+    assert checks(result, UPDATES)["2019-08-17", "unparsed_at_most"] is False
+    assert checks(result, UPDATES)["2019-08-18", "unparsed_at_most"] is True
+
+
+def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
+    site, result = refused
+    assert site.materialized(UPDATES) == EVERY - {"2019-08-17"}
+    assert {r["outage_day"] for r in site.world.rows(OUTAGES)} == {day(3)}  # the days before wait for the third
+    assert "held back, needs staging/outage_updates 2019-08-17" in site.failures(result)[OUTAGES]
+
+
+def test_a_re_execution_from_failure_after_mending_builds_the_rest(site):
+    mend = spoil(site)
+    failed = site.run()
+    mend()
+    site.run()  # raw, whose days did not fail, must take the mended file in
+    result = site.again(failed)
+    assert result.success
+    assert {name: site.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
+    assert len(site.world.rows(HISTORY)) == 4
+
+
+def test_options_reach_every_step(site):
+    site.run()
+    site.run(force=True, reason="again")
+    last = site.world.lake.ledger.builds()[-len(NAMES) * 4 :]
+    assert {(b.outcome, b.reason) for b in last} == {("unchanged", "again")}
+
+
+def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
+    with delivered(tmp_path, spark, ServiceUnavailable("No Spark Connect server answers.")) as site:
+        result = site.run()
+        assert result.success
+        tried = [e.step_key for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+        assert tried == [REJECTED.replace("/", "__")]
+        builds = [(b.day, b.outcome) for b in site.world.lake.ledger.builds() if b.table == REJECTED]
+    assert builds == [(at, "failed") for at in FOUR] + [(at, "accepted") for at in FOUR]
+
+
+def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
+    told = site.failures(site.run(write_mode="merge"))[REJECTED]
+    assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in told
+
+
+def test_a_spark_setting_that_comes_too_late_fails_the_step_once_and_before_any_file_is_looked_at(site):
+    (site.world.folder(day(1)) / "damaged.jsonl.gz").write_bytes(b"no")
+    result = site.run(spark_conf={"spark.executor.instances": "9"})
+    late = "spark.executor.instances=9 cannot be set for one plan"
+    assert late in site.failures(result)[REJECTED]
+    assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+    builds = site.world.lake.ledger.builds([REJECTED])
+    assert [(b.day, b.outcome, late in b.message) for b in builds] == [(at, "failed", True) for at in FOUR]
+    assert site.world.versions() == dict.fromkeys(NAMES, -1)
+
+
+def test_a_write_mode_nobody_knows_is_refused_before_anything_starts(site):
+    with pytest.raises(DagsterInvalidConfigError):
+        site.defs.resolve_job_def("rebuild").execute_in_process(
+            run_config={"resources": {"options": {"config": {"write_mode": "delete"}}}},
+            instance=site.instance, tags={START: str(FOUR[0]), END: str(FOUR[-1])},
+        )  # fmt: skip
+    assert not (site.world.root / "_ledger").exists()
+
+
+def test_the_nightly_schedule_asks_for_the_provisional_days(site):
+    schedule = site.defs.resolve_schedule_def("nightly")
+    context = build_schedule_context(site.instance, scheduled_execution_time=datetime(2019, 8, 19, 1, 30, tzinfo=UTC))
+    request = schedule.evaluate_tick(context).run_requests[0]
+    assert isinstance(request, RunRequest)
+    assert {k: request.tags[k] for k in (START, END, "backfill/reason")} == {
+        START: "2019-08-16", END: "2019-08-18", "backfill/reason": "nightly of 2019-08-19",
+    }  # fmt: skip
+
+
+def test_every_table_is_an_asset_with_a_check_for_each_rule(site):
+    graph = site.defs.resolve_asset_graph()
+    for table in site.world.tables:
+        names = {key.name for key in graph.asset_check_keys if key.asset_key == asset_key(table)}
+        assert names == {rule.name for rule in table.rules}

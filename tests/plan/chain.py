@@ -1,0 +1,71 @@
+"""Four tables of the shapes of ours (delivered, by parts, looking ahead, reading itself), and records of them. No Spark."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.record import Build
+from backfill_assets.step.due import inputs_of
+from backfill_assets.table.declaration import itself, same_day, table, window
+from tests.deliveries import day
+
+CALENDAR = Calendar(day(0), day(9))
+
+
+class Delivery:
+    """A file of lines each day; none on the last."""
+
+    name = "lines"
+
+    def fingerprints(self, those: Sequence[date]) -> dict[date, str | SourceError]:
+        return {at: NotDelivered(f"no source for {at}") if at == day(9) else f"lines of {at}" for at in those}
+
+    def described(self, at: date) -> list[str]:
+        return [f"lines of {at}"]
+
+    def read(self, spark: Any, those: Any) -> Any: ...
+
+    def damaged(self, those: Any) -> Any:
+        return {}
+
+
+@table("raw/a", partition_by="arrival_day", columns="arrival_day DATE", reads={"lines": Delivery()}, version="1")
+def raw(lines): ...
+
+
+@table(
+    "staging/u", partition_by="arrival_day", columns="arrival_day DATE", reads={"events": same_day(raw)},
+    fingerprint_by="outage_day", version="1",
+)  # fmt: skip
+def updates(events): ...
+
+
+@table(
+    "staging/o", partition_by="outage_day", columns="outage_day DATE",
+    reads={"updates": window(updates, first=0, last=4, wait_for=2)}, version="1",
+)  # fmt: skip
+def outages(updates): ...
+
+
+@table(
+    "features/h", partition_by="outage_day", columns="outage_day DATE",
+    reads={"before": itself(back=1), "outages": same_day(outages)}, version="1",
+)  # fmt: skip
+def history(before, outages): ...
+
+
+def built(what, *numbers, **figures):
+    return {
+        (what.name, day(n)): Build(what.name, day(n), "accepted", "r", "1", fingerprint=f"f{n}", **figures) for n in numbers
+    }
+
+
+def up_to_date(what, numbers, accepted):
+    """`accepted` with builds of these days that were made from exactly what stands."""
+    for n in numbers:
+        inputs = inputs_of(what, day(n), accepted, CALENDAR)
+        accepted = accepted | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
+    return accepted

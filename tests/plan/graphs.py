@@ -1,0 +1,97 @@
+"""Random tables and what is known of their days, for tests of plans; and the plain rules they are held against."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from hypothesis import strategies as st
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.latest import Partition
+from backfill_assets.plan.selection import Graph, Selector
+from backfill_assets.plan.status import Finding, State
+from backfill_assets.table.declaration import SliceDays, Table, Window
+from tests.deliveries import day
+
+LENGTH = 8
+CALENDAR = Calendar(day(0), day(LENGTH - 1))
+STATES = [state for state in State if state not in (State.UP_TO_DATE, State.RUNNING)]
+
+
+@st.composite
+def windows(draw, table):
+    first = draw(st.integers(-3, 2))
+    last = draw(st.integers(first, 3))
+    return Window(table, first, last, draw(st.integers(first, last)))
+
+
+@st.composite
+def graphs(draw) -> Graph:
+    tables: list[Table] = []
+    for number in range(draw(st.integers(1, 5))):
+        reads: dict[str, Window | SliceDays] = {"days": SliceDays()}
+        for other in draw(st.lists(st.sampled_from(tables), max_size=2, unique_by=lambda t: t.name)) if tables else []:
+            reads[other.name] = draw(windows(other))
+        if draw(st.booleans()):
+            back = draw(st.integers(1, 2))
+            reads["before"] = Window(None, -back, -back, -back)
+        name = f"layer/t{number}"
+        tables.append(Table(name, lambda: None, "day", "day DATE", reads, (), "1"))
+    return Graph(tables, CALENDAR)
+
+
+@st.composite
+def known(draw, graph: Graph) -> dict[Partition, Finding]:
+    """A status of every partition; those that are up to date or outdated stand, the others may."""
+    partitions = {}
+    for table in graph.tables:
+        for at in CALENDAR.days():
+            state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *STATES]))
+            stands = state not in (State.MISSING, State.NOT_DUE) and (state != State.FAILED or draw(st.booleans()))
+            undelivered = not stands and draw(st.integers(0, 5)) == 0
+            partitions[table.name, at] = Finding(state, "no source" if undelivered else "", stands, undelivered)
+    return partitions
+
+
+@st.composite
+def wishes(draw, graph: Graph) -> Selector:
+    names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
+    days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
+    only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
+    return Selector(names, days, frozenset(only), *(draw(st.booleans()) for _ in range(3)))
+
+
+def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:
+    """Whether `partition` reads `other` (or cannot be built without it), by the window's own words."""
+    table = next(t for t in graph.tables if t.name == partition[0])
+    for input_table, w in table.windows():
+        if input_table.name == other[0]:
+            away = (other[1] - partition[1]).days
+            if w.first <= away <= (min(w.last, w.wait_for) if needed else w.last):
+                return True
+    return False
+
+
+def every(graph: Graph) -> list[tuple[str, date]]:
+    return [(table.name, at) for table in graph.tables for at in CALENDAR.days()]
+
+
+def table(name: str, *inputs: Table, first: int = 0, last: int = 0, back: int = 0) -> Table:
+    read: dict = {"days": SliceDays()} | {t.name: Window(t, first, last, last) for t in inputs}
+    if back:
+        read["before"] = Window(None, -back, -back, -back)
+    return Table(name, lambda: None, "day", "day DATE", read, (), "1")
+
+
+A = table("raw/a")
+B = table("raw/b", A)
+SHAPES = {
+    "one table": [A],
+    "chain": [A, B, table("raw/c", B)],
+    "fan-in": [A, table("raw/d"), table("raw/e", A, table("raw/d"))],
+    "fan-out": [A, B, table("raw/f", A)],
+    "diamond": [A, B, table("raw/g", A), table("raw/h", B, table("raw/g", A))],
+    "window back": [A, table("raw/i", A, first=-2)],
+    "window ahead": [A, table("raw/j", A, last=2)],
+    "self-dependent": [A, table("raw/k", A, back=1)],
+}

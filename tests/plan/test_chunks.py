@@ -1,0 +1,66 @@
+"""A plan's chunks: everything once, and nothing before what it reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_assets.plan.chunks import Chunk, cut
+from backfill_assets.plan.selection import Graph
+from tests.deliveries import day, days
+from tests.plan.chain import history, outages, raw, updates
+from tests.plan.graphs import CALENDAR, every, graphs, reads
+
+CHAIN = Graph((raw, updates, outages, history), CALENDAR)
+
+
+@given(st.data())
+def test_every_cell_is_in_one_chunk_and_what_it_reads_in_the_same_or_one_that_is_waited_for(data):
+    graph = data.draw(graphs())
+    partitions = sorted(data.draw(st.sets(st.sampled_from(every(graph)))))
+    order, size, canary = (
+        data.draw(st.sampled_from(["asc", "desc"])),
+        data.draw(st.integers(1, 4)),
+        data.draw(st.integers(0, 3)),
+    )
+    chunks = cut(partitions, graph, days_per_run=size, order=order, canary=canary)
+    assert Counter(partition for chunk in chunks for partition in chunk.partitions()) == Counter(partitions)
+    assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
+    place = {partition: chunk.number for chunk in chunks for partition in chunk.partitions()}
+    for chunk in chunks:
+        assert all(number < chunk.number for number in chunk.after)
+        for partition in chunk.partitions():
+            planned = {place[other] for other in partitions if reads(graph, partition, other)}
+            assert planned <= {chunk.number, *chunk.after}
+
+
+def of(chunks: list[Chunk], table) -> list[list[object]]:
+    return [list(chunk.days.get(table.name, ())) for chunk in chunks]
+
+
+ALL = [(table.name, at) for table in CHAIN.tables for at in CALENDAR.days()]
+
+
+def test_a_chunk_takes_along_the_later_days_that_its_own_read():
+    chunks = cut(ALL, CHAIN, days_per_run=3)
+    assert of(chunks, outages) == [days(0, 1, 2), days(3, 4, 5), days(6, 7)]
+    assert of(chunks, updates) == [days(0, 1, 2, 3, 4, 5, 6), days(7), []]
+    assert [chunk.after for chunk in chunks] == [[], [0], [0, 1]]
+
+
+def test_going_back_in_time_tables_that_read_themselves_wait_for_the_first_day():
+    chunks = cut(ALL, CHAIN, days_per_run=4, order="desc")
+    assert of(chunks, outages) == [days(4, 5, 6, 7), days(0, 1, 2, 3)]
+    assert of(chunks, history) == [[], CALENDAR.days()]
+
+
+def test_the_canary_is_the_first_days_of_the_longest_stretch():
+    partitions = [(raw.name, at) for at in days(0, 3, 4, 5, 6)]
+    assert of(cut(partitions, CHAIN, days_per_run=10, canary=2), raw) == [days(3, 4), days(0, 5, 6)]
+    assert of(cut(partitions, CHAIN, days_per_run=10, order="desc", canary=2), raw) == [days(5, 6), days(0, 3, 4)]
+
+
+def test_days_that_are_no_more_than_the_canary_need_none():
+    assert of(cut([(raw.name, day(0))], CHAIN, days_per_run=10, canary=2), raw) == [[day(0)]]

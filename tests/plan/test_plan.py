@@ -1,0 +1,102 @@
+"""A plan is a value: the same for the same wishes on the same state, and refused when somebody has edited it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.plan.estimate import Estimate, estimate
+from backfill_assets.plan.plan import Plan, PlanOptions, make, read
+from backfill_assets.plan.selection import Graph, Selection
+from tests.deliveries import day, days
+from tests.plan.chain import CALENDAR, built, history, outages, raw, updates
+
+GRAPH = Graph((raw, updates, outages, history), CALENDAR)
+CELLS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {(updates.name, day(0)): "failed"}
+
+
+def plan(partitions=CELLS, graph=GRAPH, **options) -> Plan:
+    return make(Selection(dict(partitions)), graph, PlanOptions(**options))
+
+
+def test_the_same_plan_has_the_same_id_whatever_the_order_of_asking():
+    assert plan(dict(reversed(CELLS.items()))).id == plan().id
+
+
+OTHERS = {
+    "fewer days": plan(dict(list(CELLS.items())[1:])),
+    "another reason for a day": plan(CELLS | {(raw.name, day(0)): "forced"}),
+    "another reason for the plan": plan(reason="to see"),
+    "another cut": plan(days_per_run=2),
+    "another way of writing": plan(write_mode="merge"),
+    "other Spark settings": plan(spark_conf={"spark.executor.instances": "4"}),
+    "other code": plan(graph=Graph((replace(raw, version="2"), updates, outages, history), CALENDAR)),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_anything_else_is_another_plan(other):
+    assert other.id != plan().id
+
+
+def test_a_plan_is_read_as_it_was_written():
+    made = plan(days_per_run=2, budget_minutes=30.0, reason="to see")
+    assert read(made.contents(), made.id) == made
+
+
+def test_an_edited_plan_is_refused_by_its_id():
+    told = json.loads(plan().contents())
+    told["reasons"][raw.name]["2019-08-20"] = "missing"
+    with pytest.raises(UsageError, match=rf"Plan {plan().id} is not what was planned: its contents have another id"):
+        read(json.dumps(told), plan().id)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"code": 1}'], ids=["nothing", "a list", "no keys", "a number"])
+def test_a_plan_that_is_none_is_refused(text):
+    with pytest.raises(UsageError, match=r"Plan abc cannot be read\. Nothing was started\."):
+        read(text, "abc")
+
+
+def test_nothing_to_build_is_no_plan_and_what_lacks_is_named():
+    with pytest.raises(NothingToBuild, match=r"Nothing of what was asked for needs building\. Nothing was planned\."):
+        plan({})
+    with pytest.raises(UsageError, match=r"asked for can be built:\n  raw/a 2019-08-24: no source"):
+        make(Selection({}, {(raw.name, day(9)): "no source"}), GRAPH, PlanOptions())
+
+
+def test_only_the_code_of_the_planned_tables_is_frozen():
+    assert plan().code == {raw.name: "1", updates.name: "1"}
+
+
+def test_days_take_what_days_of_their_table_took():
+    record = [b for n, s in ((0, 30.0), (1, 90.0)) for b in built(raw, n, seconds=s).values()]
+    found = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], record)
+    assert (found.minutes, found.spread) == (4.0, 1.0)  # four days of a minute; 30 s of spread each, squared and added
+
+
+def test_each_chunk_waits_for_the_daemon():
+    record = built(raw, 0, seconds=60.0).values()
+    assert estimate([(raw.name, at) for at in days(2, 3)], record, chunks=2).minutes == 3.0
+    assert estimate([(updates.name, day(2))], record, chunks=2).minutes == 0.0
+
+
+def test_a_table_without_a_record_is_unknown():
+    record = built(raw, 0, seconds=60.0).values()
+    found = estimate(CELLS, record)
+    assert found == Estimate(4.0, 0.0, (updates.name,))
+    assert found.told() == "about 4.0 minutes, give or take 0.0; unknown for staging/u: the canary will tell"
+    assert estimate(CELLS, []).told() == "unknown for raw/a, staging/u: the canary will tell"
+
+
+def test_failed_days_say_nothing_of_how_long_a_day_takes():
+    failed = [replace(b, outcome="failed") for b in built(raw, 0, seconds=60.0).values()]
+    assert estimate(CELLS, failed).unknown == (raw.name, updates.name)
+
+
+def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
+    text = plan().contents().replace('"format": 1', '"format": 0')
+    with pytest.raises(UsageError, match=r"was made by another version of this project\. Nothing was started\. Plan again\."):
+        read(text, plan().id)

@@ -1,0 +1,78 @@
+"""What a plan chooses, against a naive model over random tables, windows, gaps, failures and changes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_assets.lake.latest import Partition
+from backfill_assets.plan.selection import KINDS, OUTDATED, Graph, Selection, Selector, choose
+from backfill_assets.plan.status import Finding, State
+from tests.plan.graphs import every, graphs, known, reads, wishes
+
+
+def naive(selector: Selector, graph: Graph, status: dict[Partition, Finding]) -> tuple[set[Partition], set[Partition]]:
+    """The chosen partitions and the asked ones left out, by looking at every pair of partitions until nothing changes."""
+    partitions = every(graph)
+    kinds = {state for kind in selector.only for state in KINDS[kind]}
+    asked = {
+        c for c in partitions
+        if c[0] in selector.tables and c[1] in selector.days
+        and (status[c].state in kinds or (selector.force and status[c].state != State.RUNNING))
+    }  # fmt: skip
+    wanted = set(asked)
+    while selector.upstream:
+        more = {
+            o for o in partitions for c in wanted
+            if reads(graph, c, o)
+            and (status[o].state in OUTDATED or (status[o].state == State.MISSING and reads(graph, c, o, needed=True)))
+        } - wanted  # fmt: skip
+        wanted |= more
+        if not more:
+            break
+    chosen = possible(wanted, graph, status)
+    left_out = asked - chosen
+    while selector.downstream:
+        more = {
+            r for r in partitions for c in chosen
+            if reads(graph, r, c) and status[r].state not in (State.NOT_DUE, State.RUNNING) and r not in chosen
+        }  # fmt: skip
+        chosen |= more
+        if not more:
+            break
+    return possible(chosen, graph, status), left_out
+
+
+def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Finding]) -> set[Partition]:
+    kept = set(wanted)
+    while True:
+        bad = {
+            c for c in kept
+            if status[c].undelivered
+            or any(reads(graph, c, o, needed=True) and o not in kept and not status[o].stands for o in every(graph))
+        }  # fmt: skip
+        if not bad:
+            return kept
+        kept -= bad
+
+
+@given(st.data())
+def test_it_chooses_what_the_naive_model_chooses(data):
+    graph = data.draw(graphs())
+    status, selector = data.draw(known(graph)), data.draw(wishes(graph))
+    selection, (chosen, left_out) = choose(selector, graph, status), naive(selector, graph, status)
+    assert set(selection.partitions) == chosen
+    assert set(selection.left_out) == left_out - chosen
+
+
+@given(st.data())
+def test_nothing_needed_is_missing_and_nothing_chosen_is_without_a_reason(data):
+    graph = data.draw(graphs())
+    status, selector = data.draw(known(graph)), data.draw(wishes(graph))
+    selection: Selection = choose(selector, graph, status)
+    for partition in selection.partitions:
+        needed = [other for other in every(graph) if reads(graph, partition, other, needed=True)]
+        assert all(other in selection.partitions or status[other].stands for other in needed)
+    assert all(selection.partitions.values())
+    assert all(selection.left_out.values())
+    assert not set(selection.partitions) & set(selection.left_out)

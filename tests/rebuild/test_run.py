@@ -1,0 +1,160 @@
+"""Carrying a plan out, one thing that may happen on the way at a time. `test_matrix` has what holds of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.plan.plan import PlanOptions
+from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.selection import Graph
+from backfill_assets.rebuild.run import PATIENCE
+from tests.dagster_client.server import Server, ended
+from tests.deliveries import day, days
+from tests.plan.graphs import CALENDAR, SHAPES, A, B
+
+HOW = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
+
+
+def chain(tmp_path, **server) -> Server:
+    return Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, **server)
+
+
+def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_started(tmp_path):
+    server = chain(tmp_path, failing={(B.name, day(1))})
+    end = ended(server.rebuild(server.planned(replace(HOW, canary=2))))
+    assert [sorted({at for _, at in b.partitions}) for b in server.backfills] == [days(0, 1)]
+    assert end.ending == Ending.STOPPED
+    assert end.stopped
+    assert end.stopped.why == "1 day(s) of the canary failed"
+
+
+def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
+    server = chain(tmp_path, failing={(B.name, day(1))})
+    plan = server.planned(replace(HOW, canary=2))
+    ended(server.rebuild(plan))
+    server.failing = set()
+    assert ended(server.rebuild(plan)).ending == Ending.DONE
+    assert [partition for partition, n in server.built.items() if n > 1] == [(B.name, day(1))]
+    assert server.backfills[1].partitions == [(B.name, day(1)), ("raw/c", day(1))]
+
+
+def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_its_failed_days_again(tmp_path):
+    server = chain(tmp_path, failing={(A.name, day(7))})
+    plan = server.planned(replace(HOW, days_per_run=100))
+    ended(server.rebuild(plan))
+    server.failing, server.backfills[0].status = set(), "REQUESTED"  # its runs are over, and it is not
+    server.backfills[0].looks = 0
+    assert ended(server.rebuild(plan)).ending == Ending.DONE
+    assert server.built[A.name, day(7)] == 2
+    assert set(server.built.values()) == {1, 2}
+
+
+def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
+    server = chain(tmp_path, looks_needed=5)
+    most = max(len(look.at_work) for look in server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=3))).run())
+    assert most == 3
+
+
+def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tmp_path):
+    server = chain(tmp_path, killed={1, 2})
+    rebuild = server.rebuild(server.planned(replace(HOW, days_per_run=100)))
+    seen: list[datetime] = []
+    for look in rebuild.run():
+        if len(server.backfills) > len(seen):
+            seen.append(look.at)
+    assert [look.ending, len(server.backfills)] == [Ending.DONE, 3]
+    first, second = (b - a for a, b in pairwise(seen))
+    assert timedelta(seconds=10) <= first < timedelta(seconds=16)
+    assert timedelta(seconds=20) <= second < timedelta(seconds=26)
+
+
+def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
+    server = chain(tmp_path, killed=set(range(1, 9)))
+    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=100, retries=2))))
+    assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 3)
+    assert end.left.why[A.name, day(0)] == "the runs of backfill b3 ended without building it"
+
+
+def test_a_step_that_fails_without_a_record_is_not_tried_again_and_says_why(tmp_path):
+    server = chain(tmp_path, broken={1})
+    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=100))))
+    assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 1)
+    assert set(end.left.why.values()) == {"the step's own words"}
+
+
+def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_path):
+    server = chain(tmp_path, failing={(A.name, day(0))})
+    end = ended(server.rebuild(server.planned(HOW)))
+    assert server.built[A.name, day(0)] == 1
+    assert end.left.why[A.name, day(0)] == "no_nulls: 3 nulls"
+    assert end.left.why[B.name, day(0)] == "needs raw/a 2019-08-15"
+
+
+def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
+    server = chain(tmp_path, looks_needed=20)
+    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=1, budget_minutes=0.1))))
+    assert (end.ending, len(server.backfills), len(server.built)) == (Ending.STOPPED, 1, 3)
+    assert end.stopped
+    assert end.stopped.kind == "budget"
+
+
+def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
+    server = chain(tmp_path)
+    rebuild = server.rebuild(server.planned(HOW))
+    for number, look in enumerate(rebuild.run()):
+        end = look
+        if number == 0:
+            server.code = {B.name: "2"}
+    assert end.ending == Ending.REFUSED
+    assert end.stopped
+    assert "raw/b (planned 1, now 2). Nothing was read or written. Plan again" in end.stopped.why
+    assert len(server.backfills) == 2
+
+
+def test_a_plan_that_was_cancelled_launches_nothing_more(tmp_path):
+    server = chain(tmp_path)
+    rebuild = server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=1)))
+    for number, look in enumerate(rebuild.run()):
+        end = look
+        if number == 1:
+            rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now())
+    assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+
+
+def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launched_again(tmp_path):
+    server = chain(tmp_path, looks_needed=10)
+    for number, look in enumerate(server.rebuild(server.planned(replace(HOW, max_parallel=1))).run()):
+        end = look
+        if number == 1:
+            server.backfills[0].status = "CANCELED"
+    assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
+    server = chain(tmp_path, away=range(8, 60))
+    looks = list(server.rebuild(server.planned(replace(HOW, days_per_run=1))).run())
+    assert looks[-1].ending == Ending.DONE
+    assert any(look.silent.startswith("waiting: No Dagster webserver answers") for look in looks)
+    assert set(server.built.values()) == {1}
+
+
+def test_a_server_that_stays_away_is_given_up_after_some_patience(tmp_path):
+    server = chain(tmp_path, away=range(8, 100_000))
+    with pytest.raises(ServiceUnavailable):
+        ended(server.rebuild(server.planned(HOW)))
+    assert server.clock - PATIENCE > chain(tmp_path).clock
+
+
+def test_a_forced_day_is_computed_once_and_what_follows_only_if_it_comes_out_different(tmp_path):
+    server = chain(tmp_path)
+    ended(server.rebuild(server.planned(HOW)))
+    options = replace(HOW, force=True, days_per_run=100)
+    plan = server.planned(options, [A.name], days(2), force=True, downstream=True)
+    end = ended(server.rebuild(plan))
+    assert set(plan.partitions()) == {(A.name, day(2)), (B.name, day(2)), ("raw/c", day(2))}
+    assert set(end.left.saved) == {(B.name, day(2)), ("raw/c", day(2))}

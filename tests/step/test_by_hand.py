@@ -1,0 +1,49 @@
+"""What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a forced rebuild."""
+
+from __future__ import annotations
+
+import shutil
+
+from deltalake import DeltaTable
+
+from backfill_assets.lake.table_state import held
+from backfill_assets.reconcile.compare import Records, compare
+from backfill_assets.reconcile.disagreement import Kind
+from tests.deliveries import day
+from tests.world import DAILY, FOUR, NAMES, OUTAGES, World
+
+
+def at_odds(world: World) -> dict:
+    tables = {name: held(world.lake.path(name)) for name in NAMES}
+    found = compare(Records(NAMES, world.lake.ledger.builds(), tables)).disagreements
+    return {(each.table, each.kind): list(each.days) for each in found}
+
+
+def test_tables_as_runs_left_them_agree_with_the_ledger(built):
+    built.run(FOUR, run="second", force=True)
+    assert at_odds(built) == {}
+
+
+def test_a_table_that_is_gone_is_found_and_written_again(built):
+    rows = built.rows(OUTAGES)
+    shutil.rmtree(built.lake.path(OUTAGES))
+    assert at_odds(built) == {(OUTAGES, Kind.NO_COMMIT): FOUR}
+    built.run(FOUR, [OUTAGES], run="second", force=True)
+    assert (at_odds(built), built.rows(OUTAGES)) == ({}, rows)
+
+
+def test_a_day_that_somebody_changed_is_found_and_written_again_and_the_others_left(built):
+    rows = built.rows(DAILY)
+    DeltaTable(built.lake.path(DAILY)).update({"region": "'nowhere'"}, predicate=f"outage_day = '{day(1)}'")
+    assert at_odds(built) == {(DAILY, Kind.NOT_OURS): [day(1)]}
+    results = built.run(FOUR, [DAILY], run="second", force=True)
+    assert {b.day: b.outcome for b in results[DAILY].built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
+    assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
+
+
+def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
+    rows = built.rows(DAILY)
+    DeltaTable(built.lake.path(DAILY)).delete(f"outage_day = '{day(2)}'")
+    assert list(at_odds(built).values()) == [[day(2)]]
+    built.run([day(2)], [DAILY], run="second", force=True)
+    assert (at_odds(built), built.rows(DAILY)) == ({}, rows)

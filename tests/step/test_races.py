@@ -1,0 +1,77 @@
+"""Writers that meet: whoever comes second neither loses nor hides what the first has committed."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets.errors import Conflict
+from backfill_assets.lake.store import Lake
+from backfill_assets.step.request import Order
+from backfill_assets.step.step import Step
+from tests.deliveries import arriving, day, days
+from tests.step.test_rerun import only_some
+from tests.world import FOUR, OUTAGES, RAW, REJECTED, UPDATES, World
+
+
+def meanwhile(world: World, other):
+    """The table, during whose computation another writer commits."""
+    plain = world.table(OUTAGES)
+
+    def compute(updates):
+        world.run(days(1), other, run="the other", force=True)
+        return plain.compute(updates)
+
+    return replace(plain, compute=compute)
+
+
+def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
+    mine = meanwhile(built, only_some(built, "100", "101", version="2"))
+    build = built.run(days(1), mine, run="mine", force=True)[OUTAGES].built[0]
+    assert build.outcome == "accepted"
+    assert len(built.rows(OUTAGES, days(1))) == 3
+    assert built.lake.ledger.accepted([OUTAGES])[OUTAGES, day(1)].run == "mine"
+
+
+def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
+    mine = meanwhile(built, only_some(built, "100", "101", version="2"))
+    with pytest.raises(Conflict, match="Another writer committed to staging/outages, 2019-08-16 to 2019-08-16"):
+        built.run(days(1), mine, run="mine", force=True, write_mode="merge")
+    assert len(built.rows(OUTAGES, days(1))) == 2
+
+
+@dataclass(frozen=True)
+class Busy(Lake):
+    """A lake in which someone else rebuilds the updates right after their version has first been looked up."""
+
+    world: World
+    met: list[str] = field(default_factory=list)
+
+    def version(self, name: str) -> int:
+        found = super().version(name)
+        if not self.met:
+            self.met.append(name)
+            self.world.run(FOUR, [REJECTED, RAW, UPDATES], run="the other")
+        return found
+
+
+def test_an_input_committed_while_a_step_begins_makes_its_day_due_again(built):
+    built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+    Step(built.table(OUTAGES), Busy(str(built.root), built), built.calendar, Order("mine", force=True), built.spark).run(FOUR)
+    assert len(built.rows(OUTAGES, days(1))) == 3
+    assert [b.day for b in built.run(FOUR, [OUTAGES])[OUTAGES].built] == days(1)
+    assert len(built.rows(OUTAGES, days(1))) == 4
+
+
+def test_a_commit_whose_writer_died_unrecorded_is_recorded_before_a_later_one_hides_it(built):
+    other, plain = only_some(built, "100", "101", version="2"), built.table(OUTAGES)
+
+    def compute(updates):
+        built.run(days(1), other, run="the other", force=True)
+        DeltaTable(built.lake.ledger.path).delete("run = 'the other'")
+        return plain.compute(updates)
+
+    built.run(days(1, 2), replace(plain, compute=compute), run="mine", force=True)
+    assert [(b.day, b.run, b.outcome) for b in built.lake.ledger.builds([OUTAGES])[-3:]] == [
+        (day(1), "the other", "accepted"), (day(1), "mine", "accepted"), (day(2), "mine", "unchanged"),
+    ]  # fmt: skip

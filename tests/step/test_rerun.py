@@ -1,0 +1,163 @@
+"""Running again: nothing is computed that need not be, and a crash leaves nothing to repair by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from backfill_assets.errors import UsageError
+from backfill_assets.quality.rules import rows_between
+from tests.deliveries import arriving, day, days
+from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
+
+
+def outcomes(results) -> dict[str, list]:
+    return {name: [b.day for b in result.built] for name, result in results.items() if result.built}
+
+
+def test_a_run_over_what_is_built_computes_and_writes_nothing(built):
+    before = built.versions(), built.files(), {name: built.fingerprints(name) for name in NAMES}
+    results = replace(built, spark=no_spark).run(FOUR, run="second")
+    assert {name: [b.day for b in r.up_to_date] for name, r in results.items()} == dict.fromkeys(NAMES, FOUR)
+    assert (built.versions(), built.files(), {name: built.fingerprints(name) for name in NAMES}) == before
+
+
+def test_forced_days_that_come_out_the_same_are_computed_and_not_written(built):
+    before = built.versions(), built.files()
+    results = built.run(FOUR, run="second", force=True)
+    assert {b.outcome for r in results.values() for b in r.built} == {"unchanged"}
+    assert outcomes(results) == dict.fromkeys(NAMES, FOUR)
+    assert (built.versions(), built.files()) == before
+
+
+def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built):
+    built.write(day(2), arriving(2, 0, 1, 2, 3, began=2))
+    assert outcomes(built.run(FOUR)) == {
+        REJECTED: days(2), RAW: days(2), UPDATES: days(2), OUTAGES: days(2), DAILY: days(2, 3), HISTORY: days(2, 3),
+    }  # fmt: skip
+
+
+def test_a_late_row_makes_only_its_own_event_day_of_outages_due(built):
+    built.write(day(3), [*arriving(3, 0, 1, 2, began=3), *arriving(3, 9, began=1)])
+    results = built.run(FOUR)
+    assert outcomes(results)[OUTAGES] == days(1)
+    assert {row["outage_number"] for row in built.rows(OUTAGES, [day(1)])} == {"100", "101", "102", "109"}
+
+
+def test_a_new_code_version_makes_every_day_due_but_not_what_comes_out_the_same(built):
+    newer = replace(built.table(UPDATES), version="2")
+    assert [b.outcome for b in built.run(FOUR, newer)[UPDATES].built] == ["unchanged"] * 4
+    assert replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES].built == []
+
+
+def forget_the_record(world: World, name: str) -> None:
+    """What a crash between commit and ledger leaves: the commit, without its record."""
+    from deltalake import DeltaTable
+
+    DeltaTable(world.lake.ledger.path).delete(f"\"table\" = '{name}'")
+
+
+def test_after_a_crash_between_commit_and_ledger_the_record_is_mended_and_nothing_computed(built):
+    recorded = built.lake.ledger.builds([OUTAGES])
+    forget_the_record(built, OUTAGES)
+    assert built.lake.ledger.builds([OUTAGES]) == []
+    result = replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES]
+    assert [b.day for b in result.up_to_date] == FOUR
+    assert built.lake.ledger.builds([OUTAGES]) == recorded
+
+
+def test_a_table_whose_inputs_record_was_lost_mends_that_too(built):
+    forget_the_record(built, OUTAGES)
+    assert [b.day for b in replace(built, spark=no_spark).run(FOUR, [DAILY])[DAILY].up_to_date] == FOUR
+
+
+def test_after_a_crash_between_ledger_and_report_the_day_is_told_again_from_the_record(built):
+    told = built.run(days(0), [RAW], run="first", force=True)[RAW].accepted()
+    again = replace(built, spark=no_spark).run(days(0), [RAW], run="second")[RAW].accepted()
+    assert again == told
+
+
+def test_a_step_that_breaks_is_recorded_for_every_day_and_changes_nothing(built):
+    before = built.rows(UPDATES)
+    broken = replace(built.table(UPDATES), version="2", compute=lambda events: events.select("no_such_column"))
+    with pytest.raises(Exception, match="no_such_column"):
+        built.run(FOUR, broken)
+    last = built.lake.ledger.builds([UPDATES])[-4:]
+    assert [(b.day, b.outcome) for b in last] == [(at, "failed") for at in FOUR]
+    assert built.rows(UPDATES) == before
+
+
+def only_some(world: World, *numbers: str, version: str, customers: int = 7):
+    """`staging/outages` as a table that computes only these outages, with this many customers."""
+    plain = world.table(OUTAGES)
+    some = f"outage_number IN ({', '.join(repr(n) for n in numbers)})"
+
+    def compute(updates):
+        return plain.compute(updates).where(some).selectExpr(*[
+            f"{customers} AS customers" if c == "customers" else c for c in plain.compute(updates).columns
+        ])  # fmt: skip
+
+    return replace(plain, version=version, compute=compute)
+
+
+def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
+    before = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
+    built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+    built.run(days(1), [REJECTED, RAW, UPDATES])
+    build = built.run(days(1), only_some(built, "100", "103", version="2"), write_mode="merge")[OUTAGES].built[0]
+    after = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
+    assert after == before | {"100": 7, "103": 7}
+    assert (build.outcome, build.rows) == ("accepted", 4)
+
+
+def test_merge_is_judged_by_what_the_day_would_hold(built):
+    built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+    built.run(days(1), [REJECTED, RAW, UPDATES])
+    table = only_some(built, "103", version="2")
+    strict = replace(table, rules=[*table.rules, rows_between(at_most=3)])
+    failed = built.run(days(1), strict, write_mode="merge")[OUTAGES].failed()
+    assert [b.message for b in failed] == ["rows_between: 4 rows; at least 0, at most 3 promised"]
+    assert len(built.rows(OUTAGES, days(1))) == 3
+
+
+def test_a_table_without_a_key_refuses_to_merge(built):
+    with pytest.raises(UsageError) as refused:
+        built.run(days(1), [RAW], write_mode="merge", force=True)
+    assert str(refused.value) == "raw/outage_events has no key to merge on. Nothing was written. Use write_mode overwrite."
+
+
+def test_append_once_adds_rows_once_for_a_run_and_its_re_executions(built):
+    more = only_some(built, "103", version="2")
+    built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+    built.run(days(1), [REJECTED, RAW, UPDATES])
+    asked = {"write_mode": "append_once", "identity": "the run", "force": True}
+    assert built.run(days(1), more, run="the run", **asked)[OUTAGES].built[0].rows == 4
+    again = replace(built, spark=no_spark).run(days(1), more, run="its re-execution", **asked)[OUTAGES]
+    assert [b.day for b in again.up_to_date] == days(1)
+    assert len(built.rows(OUTAGES, days(1))) == 4
+
+
+def test_append_once_adds_rows_once_also_after_a_crash_before_the_record(built):
+    test_append_once_adds_rows_once_for_a_run_and_its_re_executions(built)
+    forget_the_record(built, OUTAGES)
+    asked = {"write_mode": "append_once", "identity": "the run", "force": True}
+    built.run(days(1), only_some(built, "103", version="2"), run="another re-execution", **asked)
+    assert len(built.rows(OUTAGES, days(1))) == 4
+
+
+def test_append_once_of_keys_that_are_there_is_refused(built):
+    asked = {"write_mode": "append_once", "identity": "the run"}
+    failed = built.run(days(1), only_some(built, "100", version="2"), **asked)[OUTAGES].failed()
+    assert failed[0].message.startswith("unique_key: 1 keys more than once")
+    assert len(built.rows(OUTAGES, days(1))) == 3
+
+
+def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
+    table = replace(built.table(RAW), rules=())
+    before = len(built.rows(RAW))
+    (built.folder(day(2)) / "events.jsonl").rename(built.landing / "away")
+    asked = {"write_mode": "append_once", "identity": "the run", "force": True}
+    first = built.run(FOUR, table, **asked)[RAW]
+    (built.landing / "away").rename(built.folder(day(2)) / "events.jsonl")
+    second = built.run(FOUR, table, **asked)[RAW]
+    assert ([b.day for b in first.built if b.stands], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
+    assert len(built.rows(RAW)) == 2 * before

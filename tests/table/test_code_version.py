@@ -1,0 +1,182 @@
+"""A table's code version follows what its function is made of, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.table.code_version import code_version, reached
+from backfill_assets.table.declaration import SliceDays, table
+from backfill_assets.table.source_text import bare, plain
+
+NUMBERS = itertools.count()
+FEATURES = '''"""What models read."""
+from pyspark.sql import functions as F
+import {project}.words
+from {project} import words
+from {project}.deeper import rounded as whole
+from .deeper import Kept
+
+WEEK = 7
+OTHER = 8
+
+def table(*_, **__):
+    return lambda compute: compute
+
+@table("features/a", rules=[1])
+def a(rows: int, helper=None) -> int:
+    """A promise."""
+    # A reason.
+    return helper(F.lit(WEEK)) + whole(rows) + words.shout("a") + {project}.words.whisper("a") + Kept().value()
+
+def helper(rows):
+    return OTHER
+'''
+DEEPER = """
+STEPS = 3
+
+def rounded(rows, steps=STEPS):
+    kept: list = [inner(r) for r in rows]
+    return kept
+
+def inner(row):
+    return row + STEPS
+
+def unused(row):
+    return row
+
+class Kept:
+    def value(self):
+        return 1
+"""
+WORDS = "def shout(text):\n    return text.upper()\n\ndef whisper(text):\n    return text.strip()\n"
+
+
+class Project:
+    """A package of three modules on disk, edited by replacing text."""
+
+    def __init__(self, root: Path):
+        self.name, self.root = f"project{next(NUMBERS)}", root
+        for module, text in {"__init__": "", "features": FEATURES, "deeper": DEEPER, "words": WORDS}.items():
+            path = root / self.name / f"{module}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.replace("{project}", self.name))
+        importlib.invalidate_caches()
+
+    def version(self) -> str:
+        bare.cache_clear()
+        return code_version(f"{self.name}.features", "a")
+
+    def edit(self, module: str, old: str, new: str) -> str:
+        path = self.root / self.name / f"{module}.py"
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+        return self.version()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return Project(tmp_path)
+
+
+CHANGES = {
+    "its own body": ("features", 'shout("a")', 'shout("b")'),
+    "a constant it uses": ("features", "WEEK = 7", "WEEK = 8"),
+    "a function it calls in another module": ("deeper", "for r in rows", "for r in rows if r"),
+    "a function that one calls": ("deeper", "row + STEPS", "row - STEPS"),
+    "a constant of that one": ("deeper", "STEPS = 3", "STEPS = 4"),
+    "a default value": ("deeper", "steps=STEPS", "steps=0"),
+    "a function called by its module's name": ("words", "upper", "lower"),
+    "a function called by its module's full name": ("words", "strip", "lstrip"),
+    "a method of a class it makes": ("deeper", "return 1", "return 2"),
+}
+NO_CHANGES = {
+    "a comment": ("features", "A reason.", "Another."),
+    "its docstring": ("features", "A promise.", "Another promise."),
+    "the docstring of its module": ("features", "What models read.", "More."),
+    "an annotation": ("features", "rows: int", "rows: float"),
+    "the annotation of a variable": ("deeper", "kept: list =", "kept: set ="),
+    "layout": ("features", "helper(F.lit(WEEK)) + whole(rows)", "helper(F.lit(WEEK))+whole( rows )"),
+    "what @table promises of it": ("features", "rules=[1]", "rules=[1, 2]"),
+    "a function nobody calls": ("deeper", "def unused(row):\n    return row", "def unused(row):\n    return None"),
+    "a function that a parameter hides": ("features", "return OTHER", "return WEEK"),
+    "a constant nobody uses": ("features", "OTHER = 8", "OTHER = 9"),
+}
+
+
+@pytest.mark.parametrize(("module", "old", "new"), CHANGES.values(), ids=CHANGES)
+def test_an_edit_changes_the_version(project, module, old, new):
+    before = project.version()
+    assert project.edit(module, old, new) != before
+
+
+@pytest.mark.parametrize(("module", "old", "new"), NO_CHANGES.values(), ids=NO_CHANGES)
+def test_an_edit_leaves_the_version(project, module, old, new):
+    before = project.version()
+    assert project.edit(module, old, new) == before
+
+
+def test_an_edit_undone_brings_the_version_back(project):
+    before = project.version()
+    project.edit("words", "upper", "lower")
+    assert project.edit("words", "lower", "upper") == before
+
+
+def test_a_name_that_is_not_at_the_top_of_its_file_needs_a_version_by_hand(project):
+    with pytest.raises(ValueError, match=r"features:nowhere is not defined .* version by hand"):
+        code_version(f"{project.name}.features", "nowhere")
+    with pytest.raises(ValueError, match=r"the source of nowhere\.at_all cannot be read"):
+        code_version("nowhere.at_all", "a")
+
+
+def test_a_loaded_constant_counts_by_its_value_however_it_is_written(project):
+    features = importlib.import_module(f"{project.name}.features")
+    before = project.version()
+
+    def written(old: str, new: str) -> str:
+        project.edit("features", old, new)
+        importlib.reload(features)
+        return project.version()
+
+    assert written("WEEK = 7", "WEEK = 3 + 4") == before
+    assert written("WEEK = 3 + 4", "WEEK = 30 + 4") != before
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": (1, 2.5), "a": None}, ""),
+        ({"b": (1, 2.5), "a": [True]}, "{'b': tuple(1, 2.5), 'a': list(True)}"),
+        ({"z", "a", "m"}, "set('a', 'm', 'z')"),
+        (frozenset({date(2019, 8, 15)}), "frozenset(datetime.date(2019, 8, 15))"),
+        (re.compile("a+"), "re.compile('a+')"),
+        (object(), ""),
+        ([object()], ""),
+    ],
+    ids=["with a None", "nested", "a set in order", "a day", "a pattern", "an object", "an object within"],
+)
+def test_plain_data_reads_the_same_in_every_process(value, text):
+    assert plain(value) == text
+
+
+def test_every_table_has_a_version_of_its_own():
+    versions = [each.version for each in TABLES]
+    assert len(set(versions)) == len(versions)
+    assert all(re.fullmatch(r"[0-9a-f]{12}", version) for version in versions)
+
+
+def test_features_follow_the_transforms_they_are_made_of():
+    found = {place.rpartition(":")[2] for place in reached("backfill_assets.datasets.outages.features", "region_daily")}
+    assert found == {"region_daily", "by_region", "with_week", "_share", "CAUSES", "WEEK"}
+
+
+def test_a_version_given_by_hand_holds():
+    made = table("raw/a", version="7", partition_by="arrival_day", columns="arrival_day DATE", reads={"days": SliceDays()})
+    assert made(lambda days: days).version == "7"
