@@ -1,13 +1,14 @@
-"""The environment, read once, as one frozen value.
+"""The settings, as one frozen value.
 
-Every setting is an environment variable `BACKFILL_<NAME>` or a line of a `.env` file in the working directory. Without
-any, everything lives in one folder beside the project, `.backfill`, which git ignores.
+Every setting is an environment variable `BACKFILL_<NAME>`, or a line of a `.env` file in the project's folder (the nearest one
+upward whose pyproject.toml has `[tool.backfill]`, else the working directory), or of `settings.env` in the home. Without any,
+everything lives in the project's folder, in `.backfill`.
 """
 
 from __future__ import annotations
 
+import tomllib
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,16 +19,17 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 
 PROJECT = Path(__file__).resolve().parent.parent
-SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY = date(2019, 8, 15), date(2019, 10, 13)
+# In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
+REMEMBERED = "settings.env"
+BUNDLED = "backfill_assets.datasets.outages.project"
 
 EXAMPLES = {
+    "project": "my_module",
     "home": "/data/backfill",
     "lake": "/data/lake or s3a://bucket/lake",
     "landing": "/data/landing",
     "first_day": "2019-08-15",
     "last_day": "2019-10-13",
-    "watermark_days": "2",
-    "horizon_days": "14",
     "days_per_run": "100",
     "spark_master": "local[*] or spark://host:7077",
     "spark_remote": "sc://host:15002",
@@ -44,15 +46,14 @@ EXAMPLES = {
 class Settings(BaseSettings):
     """What the environment says; paths without a value lie under `home`."""
 
-    model_config = SettingsConfigDict(env_prefix="BACKFILL_", env_file=".env", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="BACKFILL_", frozen=True, extra="ignore")
 
-    home: Path = PROJECT / ".backfill"
+    project: str = BUNDLED
+    home: Path = Path()
     lake: str = ""
     landing: Path = Path()
-    first_day: date = SAMPLE_FIRST_DAY
+    first_day: date | None = None
     last_day: date | None = None
-    watermark_days: int = Field(default=2, ge=0, le=60)
-    horizon_days: int = Field(default=14, ge=0, le=366)
     # One run of many days is several times faster than many runs (README, "How fast"); the plan cuts chunks.
     days_per_run: int = Field(default=1000, ge=1)
     spark_master: str | None = None
@@ -87,23 +88,26 @@ class Settings(BaseSettings):
     @classmethod
     def _places(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {name: value for name, value in values.items() if value != ""}
-        home = Path(values.get("home") or PROJECT / ".backfill").expanduser().absolute()
+        folder, named = configured(Path.cwd())
+        home = Path(values.get("home") or folder / ".backfill").expanduser().absolute()
         lake = str(values.get("lake") or home / "lake")
         landing = Path(values.get("landing") or home / "landing").expanduser().absolute()
-        return values | {
-            "home": home,
-            "lake": lake if "://" in lake else str(Path(lake).expanduser().absolute()),
-            "landing": landing,
-        }
+        return (
+            {"project": named or BUNDLED}
+            | values
+            | {
+                "home": home,
+                "lake": lake if "://" in lake else str(Path(lake).expanduser().absolute()),
+                "landing": landing,
+            }
+        )
 
     @model_validator(mode="after")
     def _agree(self) -> Settings:
-        if self.last_day and self.last_day < self.first_day:
+        if self.first_day and self.last_day and self.last_day < self.first_day:
             raise ValueError(f"BACKFILL_LAST_DAY {self.last_day} is before BACKFILL_FIRST_DAY {self.first_day}")
         if self.spark_master and self.spark_remote:
             raise ValueError("BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one")
-        if self.horizon_days < self.watermark_days:
-            raise ValueError("BACKFILL_HORIZON_DAYS must be at least BACKFILL_WATERMARK_DAYS")
         try:
             self.protected()
         except UsageError as error:
@@ -117,22 +121,36 @@ class Settings(BaseSettings):
         return Calendar(date.min, date.max).select(self.protected_days) if self.protected_days else []
 
     @property
-    def calendar(self) -> Calendar:
-        return Calendar(self.first_day, self.last_day)
-
-    @property
     def dagster_home(self) -> Path:
         return self.home / "dagster"
 
+    @property
+    def project_folder(self) -> Path:
+        """Where the project's module and its `.env` are looked for."""
+        return configured(Path.cwd())[0]
 
-def read_settings(**given: Any) -> Settings:
-    """The settings of this environment; SettingsError names every value that is not allowed."""
+
+def read_settings(*, remembered: bool = True, **given: Any) -> Settings:
+    """The settings of this environment, `given` ones before all others; SettingsError names every value that is not allowed.
+
+    Without `remembered`, what the home remembers is passed over.
+    """
+    files = (configured(Path.cwd())[0] / ".env",)
     try:
-        return Settings(**given)
+        settings = Settings(_env_file=files, **given)  # type: ignore[call-arg]
+        own = settings.home / REMEMBERED
+        return Settings(_env_file=(own, *files), **given) if remembered and own.is_file() else settings  # type: ignore[call-arg]
     except ValidationError as error:
         raise SettingsError("\n".join(_sentence(problem) for problem in error.errors())) from None
     except ValueError as error:  # a value that is not JSON where JSON is needed
         raise SettingsError(f"{error}. BACKFILL_SPARK_CONF is JSON, for example {EXAMPLES['spark_conf']}") from None
+
+
+def remember(settings: Settings, **values: Any) -> None:
+    """Keep `values` in the home, for every command that works on it without other settings in its environment."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    lines = [f"BACKFILL_{name.upper()}={value}\n" for name, value in values.items()]
+    (settings.home / REMEMBERED).write_text("".join(lines))
 
 
 def _sentence(problem: Any) -> str:
@@ -144,7 +162,12 @@ def _sentence(problem: Any) -> str:
     return f"BACKFILL_{name.upper()}={problem['input']!r} is not allowed: {reason}{example}. Nothing was started."
 
 
-@cache
-def settings() -> Settings:
-    """The settings of this process, read at the first call."""
-    return read_settings()
+def configured(start: Path) -> tuple[Path, str]:
+    """The project's folder and module, by the nearest pyproject.toml from `start` upward; `start` and "" if none names one."""
+    for folder in (start, *start.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            named = tomllib.loads(file.read_text()).get("tool", {}).get("backfill", {}).get("project", "")
+            if named:
+                return folder, str(named)
+    return start, ""

@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession  # noqa: E402
 from backfill_assets.calendar import Calendar  # noqa: E402
 from backfill_assets.lake.session import start  # noqa: E402
 from backfill_assets.lake.store import Lake  # noqa: E402
-from backfill_assets.settings import settings  # noqa: E402
+from backfill_assets.settings import read_settings  # noqa: E402
 from tests.deliveries import arriving, day  # noqa: E402
 from tests.world import EIGHT, FOUR, World  # noqa: E402
 
@@ -51,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     On a new machine the first Spark fetches them, into a cache made for one at a time; so the processes take turns.
     """
     with FileLock(tmp_path_factory.getbasetemp().parent / "a-spark-starts.lock"):
-        session = start(settings())
+        session = start(read_settings())
     yield session
     session.stop()
 

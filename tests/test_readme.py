@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backfill_assets.definitions import definitions_for
 from dagster import validate_run_config
 from dagster_graphql.schema import create_schema
 from dagster_shared.yaml_utils import load_run_config_yaml
@@ -17,7 +18,6 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.definitions import definitions_for
 from backfill_assets.orchestration.assets import RebuildOptions
 from backfill_assets.orchestration.job_config import RunPlanConfig
 from backfill_assets.settings import PROJECT, Settings, settings

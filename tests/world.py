@@ -17,13 +17,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.store import Lake
-from backfill_assets.settings import settings
-from backfill_assets.sources.landing import Landing
-from backfill_assets.step.request import Order, StepResult
+from backfill_assets.settings import read_settings
+from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
-from backfill_assets.table.declaration import Read, Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
 from tests.deliveries import days
 
 SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
@@ -34,31 +36,23 @@ REJECTED, RAW, UPDATES, OUTAGES, DAILY, HISTORY = NAMES
 FOUR, EIGHT = days(*range(4)), days(*range(8))
 
 
-def tables_on(landing: Path, tables: Sequence[Table] = TABLES) -> list[Table]:
-    """The same tables with the same promises, reading from another landing area."""
-    made: dict[str, Table] = {}
-
-    def moved(read: Read) -> Read:
-        if isinstance(read, Landing):
-            return Landing(read.name, lambda: landing)
-        return replace(read, table=made[read.table.name]) if isinstance(read, Window) and read.table else read
-
-    for table in tables:
-        reads = {name: moved(read) for name, read in table.reads.items()}
-        made[table.name] = replace(table, reads=reads, beside=[made[other.name] for other in table.beside])
-    return list(made.values())
-
-
 def no_spark() -> SparkSession:
     raise AssertionError("Spark was asked for although nothing was to be computed")
 
 
 @dataclass(frozen=True)
 class World:
+    """The bundled tables on a lake and a landing area of a test's own."""
+
     root: Path
     landing: Path
     spark: Callable[[], SparkSession]
-    calendar: Calendar = field(default_factory=lambda: settings().calendar)
+    calendar: Calendar = field(default_factory=lambda: Calendar(FIRST_DAY, LAST_DAY))
+
+    @property
+    def workspace(self) -> Workspace:
+        settings = read_settings(lake=str(self.root), landing=self.landing)
+        return Workspace(settings, TABLES, self.calendar, self.lake, LandingArea(self.landing))
 
     def copied(self, to: Path) -> World:
         """The same lake and landing area once more, to be changed."""
@@ -71,11 +65,11 @@ class World:
         return Lake(str(self.root))
 
     @property
-    def tables(self) -> list[Table]:
-        return tables_on(self.landing)
+    def tables(self) -> Sequence[Table]:
+        return TABLES
 
     def table(self, name: str) -> Table:
-        return next(table for table in self.tables if table.name == name)
+        return next(table for table in TABLES if table.name == name)
 
     def folder(self, at: date) -> Path:
         return self.landing / "outage_events" / f"year={at:%Y}" / f"month={at:%m}" / f"day={at:%d}"
@@ -94,11 +88,11 @@ class World:
         path.write_bytes(gzip.compress(text.encode()) if file.endswith(".gz") else text.encode())
         return path
 
-    def run(self, those: Sequence[date], only: Sequence[str] | Table | None = None, **order: Any) -> dict[str, StepResult]:
+    def run(self, those: Sequence[date], only: Sequence[str] | Table | None = None, **how: Any) -> dict[str, StepResult]:
         """One run over these days: every table in the catalog's order, or only some."""
         wanted = [only] if isinstance(only, Table) else [t for t in self.tables if only is None or t.name in only]
-        asked = Order(**({"run": "a run"} | order))
-        return {t.name: Step(t, self.lake, self.calendar, asked, self.spark).run(those) for t in wanted}
+        request, workspace = StepRequest(**({"run": "a run"} | how)), self.workspace
+        return {t.name: Step(t, workspace, request, self.spark).run(those) for t in wanted}
 
     def rows(self, name: str, those: Iterable[date] | None = None) -> list[dict[str, Any]]:
         """What the committed table holds, read without the code under test, in order."""

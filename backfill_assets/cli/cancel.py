@@ -13,9 +13,9 @@ from backfill_assets.dagster_client.client import OVER
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan.history import OPEN, state_of, which
 from backfill_assets.plan.plan import read
-from backfill_assets.plan.planning import dagster_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher, utc_now
+from backfill_assets.servers.place import dagster_of
 from backfill_assets.settings import read_settings
 
 # A step ends within one Spark query of being asked to, or is ended for it (dagster.yaml); the daemon looks every 5 to 30 s.
@@ -23,10 +23,10 @@ PATIENCE_S = 300
 
 
 def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
-    chosen = read_settings()
-    plans = Plans(chosen.lake)
+    settings = read_settings()
+    plans = Plans(settings.lake)
     plan_id = which(plan_id, plans)
-    launcher = Launcher(read(plans.read(plan_id), plan_id), dagster_of(chosen), plans, getpass.getuser(), sleep)
+    launcher = Launcher(read(plans.read(plan_id), plan_id), dagster_of(settings), plans, getpass.getuser(), sleep)
     state = state_of(plans.events(plan_id))
     if state != OPEN:
         raise UsageError(f"Plan {plan_id} is not open: it is {state}. Nothing was cancelled.")

@@ -13,19 +13,18 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.cli.rendering import outcome_table, terminal
 from backfill_assets.cli.run import on_a_terminal
 from backfill_assets.cli.up import ends_on_signals, watch
-from backfill_assets.datasets.outages.sample import deliver
-from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.lake.store import Lake
 from backfill_assets.plan.history import open_plans
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.outcome import TableOutcome, outcomes
-from backfill_assets.plan.plan import PlanOptions
-from backfill_assets.plan.planning import planned, rebuild_of
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.servers.child import is_taken
 from backfill_assets.servers.stack import Servers, servers_on
-from backfill_assets.settings import SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, Settings, read_settings
+from backfill_assets.settings import BUNDLED, read_settings, remember
+from backfill_assets.workspace import Workspace, open_workspace
 
 USUAL_PORT = 3000
 
@@ -33,14 +32,17 @@ USUAL_PORT = 3000
 def run(*, days: str, port: int | None, leave: bool) -> int:
     console = terminal()
     started = time.monotonic()
-    chosen = settings_for(days)
-    wanted = chosen.calendar.select(days) if days else chosen.calendar.days()
-    copied = deliver(chosen.landing)
-    console.print(f"{copied} file(s) of the sample delivered to {chosen.landing}. Starting the servers ...")
-    with ends_on_signals(), servers_on(chosen, port or usual_port(), console.print) as servers:
+    workspace = workspace_for(days)
+    settings = workspace.settings
+    selected = workspace.calendar.select(days) if days else workspace.calendar.days()
+    copied = deliver(settings.landing)
+    console.print(f"{copied} file(s) of the sample delivered to {settings.landing}. Starting the servers ...")
+    with ends_on_signals(), servers_on(settings, port or usual_port(), console.print) as servers:
+        # From now on, every command on this home knows on which days the sample begins and ends.
+        remember(settings, first_day=workspace.calendar.first, last_day=workspace.calendar.last)
         console.print(f"Dagster: {servers.dagster.url}")
         try:
-            done = launch(console, servers, chosen, wanted)
+            done = launch(console, servers, workspace, selected)
             console.print(f"{time.monotonic() - started:.0f} s in all.")
             if not leave:
                 console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
@@ -56,57 +58,60 @@ def usual_port() -> int | None:
     return None if is_taken(USUAL_PORT) else USUAL_PORT
 
 
-def settings_for(days: str) -> Settings:
-    """The settings with the sample's calendar, cut to `days`, unless the user set one.
+def workspace_for(days: str) -> Workspace:
+    """The bundled project on the sample's calendar, cut to `days`, unless the environment names another calendar.
 
     A day of outages waits for the two days after it, and a history for the day before it, except at the calendar's ends.
     """
-    chosen = read_settings()
-    first, last = SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY
+    first, last = FIRST_DAY, LAST_DAY
     if days:
-        named = Calendar(first, last).select(days)
-        first, last = named[0], named[-1]
-    ends = {"first_day": first, "last_day": last}
-    given = {name: day for name, day in ends.items() if name not in chosen.model_fields_set}
-    found = read_settings(**given)
-    if not (found.first_day >= SAMPLE_FIRST_DAY and found.calendar.last <= SAMPLE_LAST_DAY):
+        selected = Calendar(first, last).select(days)
+        first, last = selected[0], selected[-1]
+    named = read_settings(remembered=False).model_fields_set
+    ends = {name: day for name, day in {"first_day": first, "last_day": last}.items() if name not in named}
+    workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
+    calendar = workspace.calendar
+    if not (calendar.first >= FIRST_DAY and calendar.last <= LAST_DAY):
         raise UsageError(
-            f"The sample holds {SAMPLE_FIRST_DAY} to {SAMPLE_LAST_DAY}, not all of {found.first_day} to {found.calendar.last}. "
+            f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {calendar.first} to {calendar.last}. "
             "Nothing was started. Name days within it, for example --days 2019-08-15..2019-08-21."
         )
-    return found
+    return workspace
 
 
-def launch(console: Console, servers: Servers, chosen: Settings, days: list[date]) -> bool:
-    """Plan the days over every table, carry the plan out and show it; whether all of them stand at the end."""
+def launch(console: Console, servers: Servers, workspace: Workspace, days: list[date]) -> bool:
+    """Plan the days over every table, carry the plan out and show it; whether all of them are built at the end."""
 
     def sleep(seconds: float) -> None:
         servers.check()
         time.sleep(seconds)
 
-    for left in open_plans(Plans(chosen.lake)):  # of a demo that was killed
-        on_a_terminal(rebuild_of(left, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
-    options = PlanOptions(days_per_run=chosen.days_per_run, canary=0, reason="backfill demo")
-    asked, plan_id = {table.name: days for table in TABLES}, ""
+    def carry_out(plan_id: str) -> None:
+        on_a_terminal(rebuild_of(plan_id, workspace, who=getpass.getuser(), sleep=sleep), workspace, console)
+
+    for plan_id in open_plans(Plans(workspace.lake.root)):  # of a demo that was killed
+        carry_out(plan_id)
+    request = RebuildRequest(partitions=",".join(map(str, days)), canary=0, reason="backfill demo", yes=True)
+    plan_id = ""
     try:
-        plan_id = planned(RebuildRequest(",".join(map(str, days)), options=options, yes=True), chosen).plan.id
-        console.print(f"Plan {plan_id}: {len(days)} day(s) of {len(TABLES)} tables, see {servers.dagster.url}/runs")
-        on_a_terminal(rebuild_of(plan_id, chosen, who=getpass.getuser(), sleep=sleep), chosen, console)
+        plan_id = make_plan(request, workspace).plan.id
+        console.print(f"Plan {plan_id}: {len(days)} day(s) of {len(workspace.tables)} tables, see {servers.dagster.url}/runs")
+        carry_out(plan_id)
     except NothingToBuild:
         console.print("Everything was up to date: nothing had to be computed.")
-    found = outcomes(Lake(chosen.lake).ledger, asked, lambda build: bool(plan_id) and build.plan == plan_id)
-    console.print(outcome_table(found))
-    tell_the_end(console, found, chosen)
-    return all(table.complete for table in found)
+    asked = dict.fromkeys(workspace.names, days)
+    outcome = outcomes(workspace.lake.ledger, asked, lambda build: bool(plan_id) and build.plan == plan_id)
+    console.print(outcome_table(outcome))
+    show_next_steps(console, outcome, workspace)
+    return all(table.complete for table in outcome)
 
 
-def tell_the_end(console: Console, found: Sequence[TableOutcome], chosen: Settings) -> None:
-    for table in (table for table in found if not table.complete):
+def show_next_steps(console: Console, outcome: Sequence[TableOutcome], workspace: Workspace) -> None:
+    for table in (table for table in outcome if not table.complete):
         console.print(f"{table.table}: {table.asked - table.accepted} day(s) missing; `backfill status` names each and why.")
-    path = f"{chosen.lake}/features/region_daily"
+    path = f"{workspace.lake.root}/features/region_daily"
     console.print(
         "\nQuery a table, with any Delta reader:\n"
         f"""  python -c "from deltalake import DeltaTable; print(DeltaTable('{path}').to_pandas())"\n"""
-        "To see the same days with `backfill up`, keep the calendar (environment or .env):\n"
-        f"  BACKFILL_FIRST_DAY={chosen.first_day}\n  BACKFILL_LAST_DAY={chosen.calendar.last}\n"
+        "This home remembers the sample's calendar: `backfill status`, `backfill up` and the other commands work on it.\n"
     )

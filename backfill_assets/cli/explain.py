@@ -12,12 +12,10 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import Work, running
-from backfill_assets.lake.store import Lake
-from backfill_assets.plan.planning import record_of
-from backfill_assets.plan.request import named
+from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
-from backfill_assets.settings import read_settings
 from backfill_assets.step.due import OF_SOURCE
+from backfill_assets.workspace import open_workspace
 
 MARK = 12  # so many digits of a fingerprint tell any two apart
 
@@ -33,17 +31,17 @@ def run(name: str, day: str, *, as_json: bool) -> int:
 
 def explained(name: str, text: str) -> dict[str, Any]:
     """Everything the lake and the landing area know of one day; UsageError for an unknown table or day."""
-    chosen = read_settings()
-    (table,), (day,) = named(name), chosen.calendar.select(text)
+    workspace = open_workspace()
+    (table,), (day,) = workspace.named(name), workspace.calendar.select(text)
     partition, source = (table.name, day), table.source()
-    work = running(chosen.lake).get(partition)
+    work = running(workspace.lake.root).get(partition)
     runs = {partition: work.run} if work else {}
-    finding = status_of([table], [day], latest=record_of(chosen), calendar=chosen.calendar, running=runs).partitions[partition]
+    finding = status_of(workspace, [table], [day], latest=latest_builds(workspace), running=runs).partitions[partition]
     try:
-        files = source.described(day) if source else []
+        files = source.described(workspace.area, day) if source else []
     except SourceError as error:
         files = [str(error)]
-    builds = [build for build in Lake(chosen.lake).ledger.builds([table.name]) if build.day == day]
+    builds = [build for build in workspace.lake.ledger.builds([table.name]) if build.day == day]
     return {
         "table": table.name,
         "day": str(day),

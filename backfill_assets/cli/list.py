@@ -15,18 +15,18 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.plan.history import state_of
 from backfill_assets.plan.plan import Plan, read
-from backfill_assets.plan.planning import dagster_of
 from backfill_assets.plan.store import Plans
+from backfill_assets.servers.place import dagster_of
 from backfill_assets.settings import read_settings
 
 BACKFILLS_SHOWN = 100
 
 
 def run(*, as_json: bool) -> int:
-    chosen = read_settings()
-    plans, silent = plans_of(Plans(chosen.lake)), ""
+    settings = read_settings()
+    plans, silent = plans_of(Plans(settings.lake)), ""
     try:
-        backfills = [_backfill(each) for each in dagster_of(chosen).backfills(most=BACKFILLS_SHOWN)]
+        backfills = [_backfill(each) for each in dagster_of(settings).backfills(most=BACKFILLS_SHOWN)]
     except ServiceUnavailable as gone:
         backfills, silent = [], f"Backfills are not listed: {gone}"
     if as_json:

@@ -12,15 +12,12 @@ from rich.text import Text
 
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.audit_trail import Line, RebuildRequest, runs, select
-from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import key, tables_in, trail
-from backfill_assets.lake.store import Lake
-from backfill_assets.settings import read_settings
 from backfill_assets.step.due import OF_SOURCE
+from backfill_assets.workspace import Workspace, open_workspace
 
 # Fingerprints, figures and verdicts stay where they are until a day is asked for: they are most of the ledger.
 WHAT_A_LINE_NEEDS = (
@@ -37,14 +34,14 @@ LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
 def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: bool) -> int:
-    chosen = read_settings()
-    ledger = Lake(chosen.lake).ledger
+    workspace = open_workspace()
+    ledger = workspace.lake.ledger
     if LOOKS_LIKE_DAYS.match(table) and not day:
         table, day = "", table
     in_full = bool(day) or as_json
-    found = trail(ledger, known(table, ledger), None if in_full else WHAT_A_LINE_NEEDS)
+    found = trail(ledger, known(table, workspace), None if in_full else WHAT_A_LINE_NEEDS)
     builds = found.builds()
-    days = days_of(day, chosen.calendar, {build.day for build in builds}) if day else None
+    days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, RebuildRequest(days, plan, of_run, last))
     if as_json:
         left_out = {key(build) for build in found.left_out}
@@ -54,9 +51,9 @@ def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: boo
     return 0
 
 
-def known(table: str, ledger: Ledger) -> list[str]:
+def known(table: str, workspace: Workspace) -> list[str]:
     """The table asked for, or all: those of the catalog, and those the ledger knows from before they were renamed."""
-    names = list(dict.fromkeys([*(each.name for each in TABLES), *tables_in(ledger)]))
+    names = list(dict.fromkeys([*workspace.names, *tables_in(workspace.lake.ledger)]))
     if table and table not in names:
         raise UsageError(f"There is no table {table}, and none of that name was ever built. The tables are {', '.join(names)}.")
     return [table] if table else names
@@ -104,7 +101,7 @@ def _tell(console: Console, line: Line, *, in_full: bool) -> None:
 def _facts(line: Line) -> list[str]:
     """How many rows, in which commit, by which code, from which versions of its inputs."""
     one, rows = line.one, sum(build.rows for build in line.builds)
-    told = [f"{rows:,} rows" + ROWS_OF.get(one.outcome, "")] if rows or one.stands else []
+    told = [f"{rows:,} rows" + ROWS_OF.get(one.outcome, "")] if rows or one.succeeded else []
     told += [f"commit {one.delta_version}"] if one.outcome in COMMITTED else []
     told += [one.write_mode] if one.write_mode != "overwrite" else []
     read = [f"{name} at version {version}" for name, version in one.input_versions.items() if version >= 0]

@@ -1,13 +1,18 @@
-"""What the command line takes, as types: named once, used by every verb that takes it. Nothing but typer is imported."""
+"""What the command line takes, as types: named once, used by every verb that takes it."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, replace
 from functools import wraps
-from typing import Annotated, Any, Literal, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.request import RebuildRequest, default_of, flag
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -17,41 +22,54 @@ PlanId = Annotated[
 ]
 
 
-def rebuild_flags(
-    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C, `last 7`, or a file of them.")] = "",
-    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
-    only: Annotated[str, typer.Option(help="Days in these states only: missing, failed, outdated.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Days that are up to date too; with --only, just those.")] = False,
-    upstream: Annotated[bool, typer.Option("--upstream", help="And what these days need and lack.")] = False,
-    downstream: Annotated[bool, typer.Option("--downstream", help="And what is made from these days.")] = False,
-    order: Annotated[Literal["asc", "desc"], typer.Option(help="Oldest days first, or newest.")] = "asc",
-    days_per_run: Annotated[int | None, typer.Option(min=1, help="The most days launched together.")] = None,
-    max_parallel: Annotated[int, typer.Option(min=1, help="The most chunks at work at once.")] = 1,
-    write_mode: Annotated[
-        Literal["overwrite", "merge"], typer.Option(help="Replace the days, or update them by key.")
-    ] = "overwrite",
-    canary: Annotated[int, typer.Option(min=0, help="So many days first, judged before the rest is started.")] = 2,
-    retries: Annotated[int, typer.Option(min=0, help="How often runs that were killed or lost are launched again.")] = 2,
-    budget: Annotated[str, typer.Option(help="Start nothing new after this: 30m, 2h.")] = "",
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A Spark setting for this plan only.")] = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with every day that is built.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="It is meant, however many days it is.")] = False,
-) -> dict[str, Any]:
-    """The flags of a rebuild, by their names."""
-    return dict(locals())
-
-
-def with_rebuild_flags(verb: Callable[..., None]) -> Callable[..., None]:
-    """`verb`, whose argument `flags` is filled from the flags of a rebuild."""
-    shared = inspect.signature(rebuild_flags).parameters
-    own = {name: each for name, each in inspect.signature(verb).parameters.items() if name != "flags"}
-    types = get_type_hints(rebuild_flags, include_extras=True) | get_type_hints(verb, include_extras=True)
+def with_request(verb: Callable[..., None]) -> Callable[..., None]:
+    """`verb`, whose argument `request` is made from one flag for each field of `RebuildRequest`."""
+    own = {name: each for name, each in inspect.signature(verb, eval_str=True).parameters.items() if name != "request"}
+    flags = {each.name: _parameter(each) for each in fields(RebuildRequest)}
 
     @wraps(verb)
     def call(**given: Any) -> None:
-        verb(**{name: given[name] for name in own}, flags=rebuild_flags(**{name: given[name] for name in shared}))
+        values = {name: given[name] for name in flags}
+        values["spark_conf"] = dict(_setting(text) for text in values["spark_conf"] or [])
+        request = RebuildRequest(**values)
+        request = replace(request, partitions=days_in(request.partitions))
+        verb(**{name: given[name] for name in own}, request=request)
 
-    every = [each.replace(annotation=types[name]) for name, each in (own | shared).items()]
-    call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-    call.__annotations__ = {each.name: each.annotation for each in every}
+    every = own | flags
+    call.__signature__ = inspect.Signature([every[name] for name in every])  # type: ignore[attr-defined]
+    call.__annotations__ = {name: each.annotation for name, each in every.items()}
     return call
+
+
+def _parameter(each: Any) -> inspect.Parameter:
+    """One field of a request as typer takes it."""
+    metadata: Mapping[str, Any] = each.metadata
+    kind, default = get_type_hints(RebuildRequest)[each.name], default_of(each)
+    if each.default is MISSING:  # a mapping
+        annotation: Any = Annotated[list[str] | None, typer.Option(metavar="K=V", help=metadata["help"])]
+        default = None
+    elif kind is bool:
+        annotation = Annotated[bool, typer.Option(flag(each.name), help=metadata["help"])]
+    else:
+        annotation = Annotated[kind, typer.Option(help=metadata["help"], min=metadata["least"])]
+    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(
+            f"--spark-conf {text} is no Spark setting. Nothing was started. Type it as spark.sql.shuffle.partitions=8."
+        )
+    return name.strip(), value.strip()
+
+
+def days_in(text: str) -> str:
+    """Days as typed; if `text` is the name of a file, the days in it, a line each or separated by commas."""
+    try:
+        is_file = Path(text).is_file()
+    except OSError:  # a list of days that is longer than a file's name may be
+        is_file = False
+    if not is_file:
+        return text
+    return ",".join(line.strip().rstrip(",") for line in Path(text).read_text().splitlines() if line.strip())

@@ -9,41 +9,41 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.planning import Planned, planned
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.text import chunks_of, expected, left_out, rows_of
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.plan.text import blocked, chunks_of, expected, rows_of
+from backfill_assets.workspace import open_workspace
 
 
-def run(asked: RebuildRequest, *, as_json: bool) -> int:
-    chosen = read_settings()
-    made = planned(asked, chosen)
+def run(request: RebuildRequest, *, as_json: bool) -> int:
+    workspace = open_workspace()
+    made, price = make_plan(request, workspace), workspace.settings.price_per_hour
     if as_json:
-        print(json.dumps(as_values(made, chosen)))
+        print(json.dumps(as_values(made, price)))
     else:
-        show(terminal(), made, chosen)
+        show(terminal(), made, price)
     return 0
 
 
-def as_values(made: Planned, chosen: Settings) -> dict[str, Any]:
-    plan, selection, takes = made.plan, made.selection, made.takes
+def as_values(made: Planned, price: float | None) -> dict[str, Any]:
+    plan, selection, expected = made.plan, made.selection, made.expected
     return {
         "id": plan.id,
         "plan": json.loads(plan.contents()),
-        "left out": {f"{table} {day}": why for (table, day), why in selection.left_out.items()},
-        "minutes": round(takes.minutes, 2),
-        "spread": round(takes.spread, 2),
-        "unknown": list(takes.unknown),
-        "cost": takes.cost(chosen.price_per_hour),
+        "blocked": {f"{table} {day}": why for (table, day), why in selection.blocked.items()},
+        "minutes": round(expected.minutes, 2),
+        "spread": round(expected.spread, 2),
+        "unknown": list(expected.unknown),
+        "cost": expected.cost(price),
     }
 
 
-def show(console: Console, made: Planned, chosen: Settings) -> None:
+def show(console: Console, made: Planned, price: float | None) -> None:
     contents(console, made.plan)
-    for line in left_out(made.selection):
+    for line in blocked(made.selection):
         console.print(line)
-    console.print(expected(made.takes, chosen.price_per_hour))
+    console.print(expected(made.expected, price))
     console.print(f"Nothing was started. Carry it out with `backfill run {made.plan.id}`.")
 
 

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from backfill_assets.cli.options import Json, PlanId, with_rebuild_flags
+from backfill_assets.cli.options import Json, PlanId, with_request
+from backfill_assets.plan.request import RebuildRequest, flag
 
 app = typer.Typer()
 
 
 @app.command()
-@with_rebuild_flags
-def plan(flags: dict[str, Any], json_: Json = False) -> None:
+@with_request
+def plan(request: RebuildRequest, json_: Json = False) -> None:
     """Tell what a rebuild would build, why, in which order and how long it takes, and keep it as a plan. Starts nothing."""
-    from backfill_assets.cli.flags import asked
     from backfill_assets.cli.plan import run
 
-    raise typer.Exit(run(asked(**flags), as_json=json_))
+    raise typer.Exit(run(request, as_json=json_))
 
 
 @app.command()
-@with_rebuild_flags
+@with_request
 def run(
-    flags: dict[str, Any],
+    request: RebuildRequest,
     plan_id: Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; or give the flags of one.")] = "",
     json_: Json = False,
 ) -> None:
     """Carry a plan out, canary first, and follow it to its end. Ctrl-C leaves what is at work running."""
-    from backfill_assets.cli.flags import asked, given
     from backfill_assets.cli.run import run, run_new
 
     if not plan_id:
-        raise typer.Exit(run_new(asked(**flags), as_json=json_))
-    if given(flags):
-        raise typer.BadParameter(f"a plan is carried out as it was made; leave out --{given(flags)[0].replace('_', '-')}")
+        raise typer.Exit(run_new(request, as_json=json_))
+    if request.given():
+        raise typer.BadParameter(f"a plan is carried out as it was made; leave out {flag(request.given()[0])}")
     raise typer.Exit(run(plan_id, as_json=json_))
 
 

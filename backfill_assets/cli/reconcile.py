@@ -16,17 +16,15 @@ from rich.text import Text
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import key, record_left_out, tables_in
-from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import held
-from backfill_assets.plan.planning import dagster_of
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Known, at_work, known_of, tell
 from backfill_assets.reconcile.disagreement import Disagreement
-from backfill_assets.settings import read_settings
+from backfill_assets.servers.place import dagster_of
+from backfill_assets.workspace import Workspace, open_workspace
 
 WHAT_COMPARING_NEEDS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "rows", "delta_version", "plan", "who", "reason", "at",
@@ -35,13 +33,13 @@ WHAT_COMPARING_NEEDS = (
 
 def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) -> int:
     """`transport` stands in for the network in tests."""
-    chosen = read_settings()
-    ledger, dagster = Lake(chosen.lake).ledger, dagster_of(chosen, transport)
-    records = read(ledger, dagster)
+    workspace = open_workspace()
+    dagster = dagster_of(workspace.settings, transport)
+    records = read(workspace, dagster)
     found, mended = compare(records), {"recorded": 0, "told": 0}
     if repair and found.mendable():
-        mended = mend(found, ledger, dagster)
-        records = read(ledger, dagster)
+        mended = mend(found, workspace.lake.ledger, dagster)
+        records = read(workspace, dagster)
         found = compare(records)
     if as_json:
         print(json.dumps(as_values(found, records) | {"mended": mended}))
@@ -52,10 +50,10 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
     return 3 if found.unasked else 0
 
 
-def read(ledger: Ledger, dagster: Dagster) -> Records:
+def read(workspace: Workspace, dagster: Dagster) -> Records:
     """All three records; of a lake that is being written, what stayed the same while they were read."""
+    ledger, names = workspace.lake.ledger, workspace.names
     before = ledger.builds(columns=WHAT_COMPARING_NEEDS)
-    names = [table.name for table in TABLES]
     busy, known = asked(dagster, names)
     tables = {name: held(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=WHAT_COMPARING_NEEDS)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backfill_assets.plan.estimate import expected_end
-from backfill_assets.plan.outcome import TableOutcome
+from backfill_assets.plan.outcome import COLUMNS, TableOutcome
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.text import chunks_over
 from backfill_assets.rebuild.carry_out import line_by_line
@@ -40,22 +40,20 @@ def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[
 
 
 def drawn(progress: Progress, end: datetime | None) -> Group:
-    table = Table("table", "days", "", "failed", "held back", "running", "left", title=f"plan {progress.plan.id}")
+    table = Table("table", "days", "", "failed", "blocked", "running", "left", title=f"plan {progress.plan.id}")
     for each in progress.tables():
         filled = round(BAR * each.done / max(each.days, 1))
         bar = "█" * filled + "░" * (BAR - filled)
-        counts = [str(n or "") for n in (each.failed, each.held, each.running, each.left)]
+        counts = [str(n or "") for n in (each.failed, each.blocked, each.running, each.left)]
         table.add_row(each.table, f"{each.done}/{each.days}", bar, *counts)
-    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the canary will tell"
+    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the first chunk will tell"
     return Group(table, Text(chunks_over(progress) + ("" if progress.over else ends)))
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
-    table = Table("table", "days", "built", "up to date", "refused", "rows", "checks passed", "failed", "seconds")
+    table = Table(*COLUMNS)
     for column in table.columns[1:]:
         column.justify = "right"
     for each in outcomes:
-        days = f"{each.accepted} of {each.asked}"
-        counts = (each.built, each.up_to_date, each.refused, each.rows, each.checks_passed, each.checks_failed)
-        table.add_row(each.table, days, *[f"{count:,}" for count in counts], f"{each.seconds:,.1f}")
+        table.add_row(*each.row())
     return table

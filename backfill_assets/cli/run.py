@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,70 +16,82 @@ from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import outcome_table, show_progress, terminal
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.store import Lake
-from backfill_assets.plan import text as words
+from backfill_assets.plan import text
 from backfill_assets.plan.estimate import recorded
 from backfill_assets.plan.history import OPEN, PLANNED, state_of, which
+from backfill_assets.plan.look import looking_at
+from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
-from backfill_assets.plan.planning import planned, rebuild_of, record_of
+from backfill_assets.plan.plan import read
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carried_out
+from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
-from backfill_assets.rebuild.watch import looks
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.rebuild.start import rebuild_of
+from backfill_assets.rebuild.watch import Watch, looks
+from backfill_assets.servers.place import dagster_of
+from backfill_assets.workspace import Workspace, open_workspace
 
 
-def run_new(asked: RebuildRequest, *, as_json: bool) -> int:
+def run_new(request: RebuildRequest, *, as_json: bool) -> int:
     """Plan, and carry it out at once."""
-    chosen = read_settings()
+    workspace = open_workspace()
     try:
-        made = planned(asked, chosen)
+        made = make_plan(request, workspace)
     except NothingToBuild as nothing:
         print(json.dumps({"plan": None, "ending": Ending.DONE, "exit code": exit_codes.DONE}) if as_json else nothing)
         return exit_codes.DONE
     if not as_json:
         contents(terminal(), made.plan)
-        terminal().print(f"Expected: {made.takes.told()}.")
-    return run(made.plan.id, as_json=as_json)
+        terminal().print(f"Expected: {made.expected.text()}.")
+    return carry_out(made.plan.id, workspace, as_json=as_json)
 
 
 def run(plan_id: str, *, as_json: bool) -> int:
-    chosen = read_settings()
-    rebuild, console = rebuild_of(plan_id, chosen, who=getpass.getuser()), terminal(stderr=as_json)
+    return carry_out(plan_id, open_workspace(), as_json=as_json)
+
+
+def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
+    rebuild, console = rebuild_of(plan_id, workspace, who=getpass.getuser()), terminal(stderr=as_json)
     with _leaving(console, plan_id):
-        end = on_a_terminal(rebuild, chosen, console)
-    return told(end, chosen, as_json=as_json)
+        end = on_a_terminal(rebuild, workspace, console)
+    return report(end, workspace, as_json=as_json)
 
 
 def resume(plan_id: str, *, as_json: bool) -> int:
     """Go on with a plan that was started before."""
-    plans = Plans(read_settings().lake)
+    workspace = open_workspace()
+    plans = Plans(workspace.lake.root)
     plan_id = which(plan_id, plans)
     if state_of(plans.events(plan_id)) == PLANNED:
         raise UsageError(f"Plan {plan_id} was never started. Nothing was launched. Start it with `backfill run {plan_id}`.")
     terminal(stderr=as_json).print(f"Going on with plan {plan_id}.")
-    return run(plan_id, as_json=as_json)
+    return carry_out(plan_id, workspace, as_json=as_json)
 
 
 def watch(plan_id: str, *, as_json: bool) -> int:
-    chosen = read_settings()
-    rebuild = rebuild_of(which(plan_id, Plans(chosen.lake)), chosen, who="")
-    console = terminal(stderr=as_json)
+    workspace = open_workspace()
+    plans, console = Plans(workspace.lake.root), terminal(stderr=as_json)
+    plan_id = which(plan_id, plans)
+    plan = read(plans.read(plan_id), plan_id)
+    watched = Watch(plan, plans, looking_at(plan, workspace), utc_now, dagster_of(workspace.settings))
     try:
-        end = show_progress(console, looks(rebuild), seconds_of(chosen))
+        end = show_progress(console, looks(watched, time.sleep), seconds_of(workspace))
     except KeyboardInterrupt:  # whoever carries it out goes on
         return exit_codes.DONE
-    return told(end, chosen, as_json=as_json)
+    return report(end, workspace, as_json=as_json)
 
 
-def on_a_terminal(rebuild: Rebuild, chosen: Settings, console: Console) -> Progress:
+def on_a_terminal(rebuild: Rebuild, workspace: Workspace, console: Console) -> Progress:
     """Carry a plan out and draw it."""
-    return carried_out(rebuild, lambda looks: show_progress(console, looks, seconds_of(chosen)))
+    return carried_out(rebuild, lambda looks: show_progress(console, looks, seconds_of(workspace)))
 
 
-def seconds_of(chosen: Settings) -> dict[str, list[float]]:
-    return recorded(record_of(chosen).last.values())
+def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
+    """The recorded seconds of each table's days."""
+    return recorded(latest_builds(workspace).last.values())
 
 
 @contextmanager
@@ -96,13 +109,13 @@ def _leaving(console: Console, plan_id: str) -> Iterator[None]:
         raise SystemExit(exit_codes.PARTIAL) from None
 
 
-def told(end: Progress, chosen: Settings, *, as_json: bool) -> int:
+def report(end: Progress, workspace: Workspace, *, as_json: bool) -> int:
     """Say how it ended; the exit code of that."""
     code = exit_codes.OF_ENDING[end.ending]
     if as_json:
         print(json.dumps(as_values(end) | {"exit code": code}))
     else:
-        show(terminal(), end, chosen)
+        show(terminal(), end, workspace.lake)
     return code
 
 
@@ -112,19 +125,19 @@ def as_values(end: Progress) -> dict[str, Any]:
         "ending": OPEN if not end.over else end.ending,
         "why": end.stopped.why if end.stopped else "",
         "tables": {each.table: vars(each) for each in end.tables()},
-        "failed or held back": {f"{table} {day}": why for (table, day), why in end.left.why.items()},
-        "saved": len(end.left.saved),
+        "failed or blocked": {f"{table} {day}": why for (table, day), why in end.remaining.why.items()},
+        "saved": len(end.remaining.saved),
         "chunks over": len(end.chunks_over),
-        "at work": {str(number): work.backfill_id for number, work in end.at_work.items()},
+        "running": {str(number): work.backfill_id for number, work in end.running.items()},
         "seconds": round((end.at - end.started).total_seconds(), 1),
     }
 
 
-def show(console: Console, end: Progress, chosen: Settings) -> None:
+def show(console: Console, end: Progress, lake: Lake) -> None:
     plan = end.plan
     asked: dict[str, list[Any]] = {}
     for table, day in plan.partitions():
         asked.setdefault(table, []).append(day)
-    console.print(outcome_table(outcomes(Lake(chosen.lake).ledger, asked, lambda build: build.plan == plan.id)))
-    for line in words.ending(end):
+    console.print(outcome_table(outcomes(lake.ledger, asked, lambda build: build.plan == plan.id)))
+    for line in text.ending(end):
         console.print(line)

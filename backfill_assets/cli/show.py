@@ -11,20 +11,21 @@ from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
 from backfill_assets.errors import BackfillError
 from backfill_assets.plan.history import state_of, which
+from backfill_assets.plan.look import looking_at
 from backfill_assets.plan.plan import Plan, read
-from backfill_assets.plan.planning import rebuild_of
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.store import Event, Plans
-from backfill_assets.rebuild.watch import looks
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.rebuild.watch import Watch
+from backfill_assets.workspace import Workspace, open_workspace
 
 
 def run(plan_id: str, *, as_json: bool) -> int:
-    chosen = read_settings()
-    plans = Plans(chosen.lake)
+    workspace = open_workspace()
+    plans = Plans(workspace.lake.root)
     plan_id = which(plan_id, plans)
     plan, events = read(plans.read(plan_id), plan_id), plans.events(plan_id)
-    now, why_not = how_far(plan, chosen)
+    now, why_not = how_far(plan, workspace)
     if as_json:
         told = {"state": state_of(events), "contents": json.loads(plan.contents()), "events": [_values(e) for e in events]}
         print(json.dumps((as_values(now) if now else {"plan": plan.id, "why": why_not}) | told))
@@ -37,16 +38,16 @@ def run(plan_id: str, *, as_json: bool) -> int:
     if not events:
         console.print(f"It was never started. Carry it out with `backfill run {plan.id}`.")
     elif now:
-        show_end(console, now, chosen)
+        show_end(console, now, workspace.lake)
     if why_not:
         console.print(f"How far it is cannot be told any more. {why_not}")
     return 0
 
 
-def how_far(plan: Plan, chosen: Settings) -> tuple[Progress | None, str]:
-    """A look at the plan; or why there is none: its tables or their code are others now."""
+def how_far(plan: Plan, workspace: Workspace) -> tuple[Progress | None, str]:
+    """How far the plan is; or why that cannot be told: a table of it is gone."""
     try:
-        return next(looks(rebuild_of(plan.id, chosen, who=""), known=False)), ""
+        return Watch(plan, Plans(workspace.lake.root), looking_at(plan, workspace), utc_now).progress(), ""
     except BackfillError as error:
         return None, str(error)
 

@@ -13,10 +13,9 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.plan.planning import record_of, runs_at_work
-from backfill_assets.plan.request import named
+from backfill_assets.plan.make import latest_builds, running_now
 from backfill_assets.plan.status import Finding, State, Status, status_of
-from backfill_assets.settings import read_settings
+from backfill_assets.workspace import open_workspace
 
 # A letter and a colour a state: a strip of days must be read without colours too.
 SHOWN = {
@@ -33,11 +32,11 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
 def run(days: str, target: str, *, as_json: bool) -> int:
-    chosen, console = read_settings(), terminal()
-    tables = named(target)
-    asked = chosen.calendar.select(days) if days else chosen.calendar.days()
-    runs = runs_at_work(chosen)
-    status = status_of(tables, asked, latest=record_of(chosen), calendar=chosen.calendar, running=runs)
+    workspace, console = open_workspace(), terminal()
+    tables, calendar = workspace.named(target), workspace.calendar
+    runs = running_now(workspace)
+    selected = calendar.select(days) if days else calendar.days()
+    status = status_of(workspace, tables, selected, latest=latest_builds(workspace), running=runs)
     if as_json:
         print(json.dumps(as_values(status)))
     else:

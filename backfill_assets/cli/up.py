@@ -16,12 +16,14 @@ CHECK_EVERY_S = 0.5
 
 def run(port: int) -> int:
     console = terminal()
-    chosen = read_settings()
-    console.print(f"Starting the servers on {chosen.home} (about half a minute) ...")
-    with ends_on_signals(), servers_on(chosen, port, console.print) as servers:
-        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {chosen.spark_remote or chosen.spark_master}"
-        console.print(f"Dagster: {servers.dagster.url}   lake: {chosen.lake}   {engine}")
-        console.print(f"Logs: {chosen.home / 'logs'}. Ctrl-C ends everything.")
+    settings = read_settings()
+    console.print(f"Starting the servers on {settings.home} (about half a minute) ...")
+    with ends_on_signals(), servers_on(settings, port, console.print) as servers:
+        engine = (
+            f"engine {servers.engine.remote}" if servers.engine else f"Spark {settings.spark_remote or settings.spark_master}"
+        )
+        console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")
+        console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C ends everything.")
         watch(servers)
     console.print("Ended.")
     return 0

@@ -48,14 +48,14 @@ class Engine:
         return {TOKEN_VARIABLE: self.token}
 
 
-def engine_command(chosen: Settings, engine: Engine, folder: Path) -> list[str]:
+def engine_command(settings: Settings, engine: Engine, folder: Path) -> list[str]:
     """The command that starts the engine; its configuration is written to `folder`, which only its owner may read."""
     require_java()
     submit = spark_home() / "bin" / "spark-submit"
     folder.mkdir(parents=True, exist_ok=True)
     properties = folder / "engine.properties"
     properties.touch(mode=0o600)
-    properties.write_text(as_properties(engine_conf(chosen, engine)))
+    properties.write_text(as_properties(engine_conf(settings, engine)))
     return [
         str(submit),
         "--properties-file",
@@ -68,10 +68,10 @@ def engine_command(chosen: Settings, engine: Engine, folder: Path) -> list[str]:
     ]
 
 
-def engine_conf(chosen: Settings, engine: Engine) -> dict[str, str]:
+def engine_conf(settings: Settings, engine: Engine) -> dict[str, str]:
     """The driver's configuration and the server's; BACKFILL_SPARK_CONF wins, except over where it listens."""
     places = {"spark.connect.grpc.binding.port": str(engine.port), "spark.connect.grpc.binding.address": LOOPBACK}
-    return LIMITS | driver_conf(chosen) | places
+    return LIMITS | driver_conf(settings) | places
 
 
 def as_properties(conf: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ class Latest:
         for build in builds:
             partition = (build.table, build.day)
             self.last[partition] = build
-            if build.stands:
+            if build.succeeded:
                 self.accepted[partition] = build
 
 

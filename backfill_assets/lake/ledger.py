@@ -115,7 +115,7 @@ class Ledger:
 
 def accepted_builds(builds: Iterable[Build]) -> dict[tuple[str, date], Build]:
     """The last of `builds`, oldest first, of each (table, day) whose rows stand in the table."""
-    return {(b.table, b.day): b for b in builds if b.stands}
+    return {(b.table, b.day): b for b in builds if b.succeeded}
 
 
 def opened(path: str) -> DeltaTable | None:

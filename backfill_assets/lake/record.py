@@ -50,7 +50,7 @@ class Build:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def stands(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether the day's rows in the table are this build's (unchanged: equal to it)."""
         return self.outcome != "failed"
 

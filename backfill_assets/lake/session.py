@@ -10,15 +10,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
-from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.spark_conf import refuse, settle, values_judged
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -65,61 +62,34 @@ ONE_MACHINE = {
 }
 
 
-def driver_conf(chosen: Settings) -> dict[str, str]:
+def driver_conf(settings: Settings) -> dict[str, str]:
     """Everything a driver needs to be started with; BACKFILL_SPARK_CONF wins over the defaults."""
-    master = chosen.spark_master or "local[*]"
+    master = settings.spark_master or "local[*]"
     conf = dict(ALWAYS)
     if master.startswith("local"):
         conf |= ONE_MACHINE
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
-    if chosen.spark_jars:
-        conf["spark.jars"] = ",".join(str(jar) for jar in chosen.spark_jars)
+    if settings.spark_jars:
+        conf["spark.jars"] = ",".join(str(jar) for jar in settings.spark_jars)
     else:
         conf |= {"spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": ",".join(IN_SPARK_ALREADY)}
-    return conf | chosen.spark_conf
+    return conf | settings.spark_conf
 
 
-def session_conf(chosen: Settings) -> dict[str, str]:
+def session_conf(settings: Settings) -> dict[str, str]:
     """What a session needs: the whole driver's, or, on a server, only what a client may set there."""
-    if not chosen.spark_remote:
-        return driver_conf(chosen)
+    if not settings.spark_remote:
+        return driver_conf(settings)
     fixed = ("spark.sql.extensions", "spark.sql.catalog.")
-    mine = {k: v for k, v in (ALWAYS | chosen.spark_conf).items() if k.startswith("spark.sql.") and not k.startswith(fixed)}
-    return {"spark.remote": chosen.spark_remote} | mine
+    mine = {k: v for k, v in (ALWAYS | settings.spark_conf).items() if k.startswith("spark.sql.") and not k.startswith(fixed)}
+    return {"spark.remote": settings.spark_remote} | mine
 
 
-class SparkResource(LazyPySparkResource):
-    """dagster-pyspark's lazy session; what is missing on this machine is said in one sentence, with the remedy."""
-
-    def _init_session(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
-        if self._spark_session is None:
-            with remedies(self.spark_config):
-                self._spark_session = SparkSession.builder.config(map={**self.spark_config, **more}).getOrCreate()
-
-    def session(self, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-        """This run's session, in which a plan's own settings hold; UsageError for one that cannot hold any more."""
-        remote = self.spark_config.get("spark.remote")
-        refuse(more, {"spark.master", "spark.remote", *ALWAYS})
-        with values_judged():
-            self._init_session({} if remote else more)
-            settle(self.spark_session.conf, more, f"the engine at {remote}" if remote else "this process's driver")
-        return self.spark_session
-
-    def forget(self) -> None:
-        """Let go of a server's session, which may have died with it, so that the next try makes a new one."""
-        if self._spark_session is not None and "spark.remote" in self.spark_config:
-            with suppress(Exception):
-                self._spark_session.stop()
-            self._spark_session = None
-
-
-def spark_resource(chosen: Settings) -> SparkResource:
-    return SparkResource(spark_config=session_conf(chosen))
-
-
-def start(chosen: Settings) -> SparkSession:
+def start(settings: Settings) -> SparkSession:
     """A session outside Dagster, for tools and tests."""
-    return spark_resource(chosen).spark_session
+    conf = session_conf(settings)
+    with remedies(conf):
+        return SparkSession.builder.config(map={**conf}).getOrCreate()
 
 
 @contextmanager

@@ -9,15 +9,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
-
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, Any
 
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.ledger import Ledger, version_of
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.slice import condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
 
 # Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the audit trail reach back
 # further: a year, after which a day is rebuilt from raw instead.

@@ -4,9 +4,9 @@ Started as `python -m backfill_assets.lake.warm`; ends with code 0 once the engi
 """
 
 from backfill_assets.lake.session import start
-from backfill_assets.settings import settings
+from backfill_assets.settings import read_settings
 
 if __name__ == "__main__":
-    session = start(settings())
+    session = start(read_settings())
     session.range(10).selectExpr("id % 2 AS half").groupBy("half").count().collect()
     session.stop()

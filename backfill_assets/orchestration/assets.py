@@ -5,7 +5,7 @@ Dagster goes on with what only needs those (docs of `step_dependency_config`). S
 not the fifty-nine others in staging and features.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -29,19 +29,18 @@ from dagster import (
 )
 from pydantic import Field
 
-from backfill_assets.calendar import as_day
+from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.record import WriteMode
-from backfill_assets.lake.session import SparkResource
-from backfill_assets.lake.store import Lake
 from backfill_assets.orchestration.report import complaint, events
+from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.plan.plan import Plan, read
 from backfill_assets.plan.store import Plans
-from backfill_assets.settings import Settings
-from backfill_assets.step.request import Order
+from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.table.declaration import Table, Window
+from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.workspace import Workspace
 
 # One process a run, because one Spark session a run; and a step may start as soon as its inputs have been handed on.
 executor = in_process_executor.configured({"step_dependency_config": {"require_upstream_step_success": False}})
@@ -63,21 +62,18 @@ class RebuildOptions(ConfigurableResource):
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
-def partitions_of(chosen: Settings) -> DailyPartitionsDefinition:
-    end = chosen.last_day and str(chosen.last_day + timedelta(days=1))
-    return DailyPartitionsDefinition(start_date=str(chosen.first_day), end_date=end or None, timezone="UTC")
+def partitions_of(calendar: Calendar) -> DailyPartitionsDefinition:
+    end = calendar.fixed_last and str(calendar.fixed_last + timedelta(days=1))
+    return DailyPartitionsDefinition(start_date=str(calendar.first), end_date=end or None, timezone="UTC")
 
 
 def asset_key(table: Table) -> AssetKey:
     return AssetKey(table.name.split("/"))
 
 
-def asset_of(table: Table, chosen: Settings, code: Mapping[str, str]) -> AssetsDefinition:
-    """The asset that builds `table`, day by day or over any range, with a check for each of its rules.
-
-    `code` has the version of every table of the code location: a run of a plan made for another one fails before it reads.
-    """
-    key, partitions = asset_key(table), partitions_of(chosen)
+def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
+    """The asset that builds `table`, day by day or over any range, with a check for each of its rules."""
+    key, partitions = asset_key(table), partitions_of(workspace.calendar)
     spec = AssetSpec(
         key,
         deps=[AssetDep(asset_key(other), partition_mapping=_mapping(window)) for other, window in table.windows()],
@@ -99,15 +95,15 @@ def asset_of(table: Table, chosen: Settings, code: Mapping[str, str]) -> AssetsD
         specs=[spec],
         check_specs=checks,
         can_subset=True,
-        backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=chosen.days_per_run),
+        backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=workspace.settings.days_per_run),
         pool=table.pool,
         retry_policy=LOST_ENGINE,
     )
-    def step(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
+    def build(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
         try:
-            order = order_of(context, options, plan_of(context, chosen, code), table)
-            build = Step(table, Lake(chosen.lake), chosen.calendar, order, lambda: spark.session(options.spark_conf))
-            result = build.run([as_day(key) for key in context.partition_keys])
+            request = request_of(context, options, plan_of(context, workspace), table)
+            step = Step(table, workspace, request, lambda: spark.session(options.spark_conf))
+            result = step.run([as_day(key) for key in context.partition_keys])
         except BackfillError as error:
             raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error
         except Exception:
@@ -118,22 +114,22 @@ def asset_of(table: Table, chosen: Settings, code: Mapping[str, str]) -> AssetsD
         if wrong:
             raise Failure(wrong, allow_retries=False)
 
-    return step
+    return build
 
 
-def plan_of(context: AssetExecutionContext, chosen: Settings, code: Mapping[str, str]) -> Plan | None:
-    """The plan that this run is part of; UsageError if its code is not the code that runs here."""
+def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None:
+    """The plan that this run is part of; UsageError, before anything is read, if it was made for other code."""
     plan_id = context.run.tags.get(tags.PLAN)
     if not plan_id:
         return None
-    plan = read(Plans(chosen.lake).read(plan_id), plan_id)
-    plan.refuse_other_code(code)
+    plan = read(Plans(workspace.lake.root).read(plan_id), plan_id)
+    plan.refuse_other_code(workspace.code)
     return plan
 
 
-def order_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> Order:
+def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> StepRequest:
     run, tagged = context.run, context.run.tags
-    return Order(
+    return StepRequest(
         run=run.run_id,
         identity=run.root_run_id or run.run_id,
         force=options.force,

@@ -24,13 +24,16 @@ from dagster import (
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError, NothingToBuild
-from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig
+from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig, plan_named, request_of
 from backfill_assets.orchestration.job_metadata import of_ending, of_plan
-from backfill_assets.plan import text as words
-from backfill_assets.plan.planning import Planned, dagster_of, planned, rebuild_of
+from backfill_assets.plan import text
+from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
 from backfill_assets.rebuild.carry_out import carried_out, line_by_line
+from backfill_assets.rebuild.start import rebuild_of
+from backfill_assets.servers.place import dagster_of
 from backfill_assets.settings import Settings
+from backfill_assets.workspace import Workspace
 
 LEFT_OPEN = """This run was cancelled; plan {0} stays open. What it has at work goes on; nothing new is started meanwhile.
   go on:    re-execute this run, or `backfill resume {0}`
@@ -39,53 +42,57 @@ LEFT_OPEN = """This run was cancelled; plan {0} stays open. What it has at work 
 
 
 def plan_jobs(
-    chosen: Settings,
+    workspace: Workspace,
     dagster: Callable[[Settings], Dagster] = dagster_of,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[JobDefinition]:
     """The two jobs. One process a run, and no engine: their steps only read and write small records."""
 
-    @op(name="plan")
-    def plan(context: OpExecutionContext, config: PlanConfig) -> None:
+    price = workspace.settings.price_per_hour
+
+    @op(name="plan", config_schema=PlanConfig.to_config_schema().config_type)
+    def plan(context: OpExecutionContext) -> None:
         """Tell what a rebuild would build, why, in which order and how long it takes, and keep it as a plan."""
         with as_failure():
-            made = planned(config.asked(config.partitions, chosen), chosen)
-        tell(context, made, chosen)
+            made = make_plan(request_of(context.op_config), workspace)
+        tell(context, made, price)
         how = f'launch the job run_plan with `plan: "{made.plan.id}"`, or type `backfill run {made.plan.id}`'
         context.log.info(f"Nothing was started. To carry it out, {how}.")
-        context.add_output_metadata({**of_plan(made, chosen), "to carry it out": how})
+        context.add_output_metadata({**of_plan(made, price), "to carry it out": how})
 
-    @op(name="run")
-    def run(context: OpExecutionContext, config: RunPlanConfig) -> None:
+    @op(name="run", config_schema=RunPlanConfig.to_config_schema().config_type)
+    def run(context: OpExecutionContext) -> None:
         """Carry a plan out, canary first, and follow it to its end."""
         with as_failure():
-            plan_id = config.of_a_plan() or had_before(context)
+            plan_id = plan_named(context.op_config) or had_before(context)
             if not plan_id:
                 try:
-                    made = planned(config.asked(config.partitions, chosen), chosen)
+                    made = make_plan(request_of(context.op_config), workspace)
                 except NothingToBuild as nothing:
                     context.log.info(str(nothing))
                     context.add_output_metadata({"ending": Ending.DONE.value, "built": "nothing had to be"})
                     return
-                plan_id = tell(context, made, chosen)
+                plan_id = tell(context, made, price)
             carry_out(context, plan_id)
 
     def carry_out(context: OpExecutionContext, plan_id: str) -> None:
-        rebuild = rebuild_of(plan_id, chosen, who=tags.who_asked(context.run.tags), sleep=sleep, dagster=dagster)
+        rebuild = rebuild_of(plan_id, workspace, who=tags.who_asked(context.run.tags), sleep=sleep, dagster=dagster)
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan_id})
         try:
             end = carried_out(rebuild, lambda looks: line_by_line(looks, context.log.info))
         except DagsterExecutionInterruptedError:
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
-        said = "\n".join(words.ending(end))
+        said = "\n".join(text.ending(end))
         if end.ending != Ending.DONE:
-            raise Failure(f"{said}\nOr re-execute this run.", metadata=of_ending(end, chosen), allow_retries=False)
+            raise Failure(f"{said}\nOr re-execute this run.", metadata=of_ending(end, workspace.lake), allow_retries=False)
         context.log.info(said)
-        context.add_output_metadata(of_ending(end, chosen))
+        context.add_output_metadata(of_ending(end, workspace.lake))
 
-    @job(executor_def=in_process_executor, description="Make a plan from its configuration, and start nothing.")
-    def make_plan() -> None:
+    @job(
+        name="make_plan", executor_def=in_process_executor, description="Make a plan from its configuration, and start nothing."
+    )
+    def make_plan_job() -> None:
         plan()
 
     # Its tag is what dagster.yaml counts these runs by: they must leave room for the runs that they wait for.
@@ -97,7 +104,7 @@ def plan_jobs(
     def run_plan() -> None:
         run()
 
-    return [make_plan, run_plan]
+    return [make_plan_job, run_plan]
 
 
 def had_before(context: OpExecutionContext) -> str:
@@ -105,10 +112,10 @@ def had_before(context: OpExecutionContext) -> str:
     return context.run.tags.get(tags.PLAN, "") if context.run.parent_run_id else ""
 
 
-def tell(context: OpExecutionContext, made: Planned, chosen: Settings) -> str:
+def tell(context: OpExecutionContext, made: Planned, price: float | None) -> str:
     """Say in the run's log what was planned, and tie the run to it; the plan's id."""
-    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in words.rows_of(made.plan)]
-    more = [*words.chunks_of(made.plan), *words.left_out(made.selection), words.expected(made.takes, chosen.price_per_hour)]
+    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in text.rows_of(made.plan)]
+    more = [*text.chunks_of(made.plan), *text.blocked(made.selection), text.expected(made.expected, price)]
     context.log.info("\n".join([f"Plan {made.plan.id}", *rows, *more]))
     context.instance.add_run_tags(context.run_id, {tags.PLAN: made.plan.id})
     return made.plan.id

@@ -103,7 +103,7 @@ def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iter
                 **check["figures"],
                 **({"rows": MetadataValue.json(check["rows"])} if check["rows"] else {}),
             },
-            target_materialization_data=targets.get(day) if build.stands else None,
+            target_materialization_data=targets.get(day) if build.succeeded else None,
         )
 
 
@@ -111,10 +111,10 @@ def complaint(result: StepResult) -> str:
     """Why the step fails although its good days are in: days, rules, figures and rows; nothing if all is well."""
     failed, table = result.failed(), result.table.name
     lines = [f"  {build.day}: {build.message}" for build in failed]
-    lines += [f"  {day}: held back, {why}" for day, why in sorted(result.held.items())]
+    lines += [f"  {day}: blocked: {why}" for day, why in sorted(result.blocked.items())]
     if not lines:
         return ""
-    count = f"{len(failed)} day(s) failed, {len(result.held)} held back, {len(result.accepted())} stand"
+    count = f"{len(failed)} day(s) failed, {len(result.blocked)} blocked, {len(result.accepted())} built"
     return "\n".join(
         [
             f"{table}: {count}.",

@@ -4,7 +4,7 @@ One run over one range of days and all tables. Days within it that are up to dat
 generous: from the oldest day that has no accepted build (of the last 31), and at least the watermark's days back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date, timedelta
 
 from dagster import (
@@ -20,8 +20,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.lake.store import Lake
-from backfill_assets.settings import Settings
+from backfill_assets.workspace import Workspace
 
 # More than a month of missed nights is a rebuild to be planned, not something to start unasked at night.
 CATCH_UP_DAYS = 31
@@ -39,17 +38,20 @@ def days_of_the_night(calendar: Calendar, watermark: int, built: Iterable[date])
     return list(between(first, newest)) if first <= newest else []
 
 
-def nightly_schedule(chosen: Settings, tables: Callable[[], list[str]]) -> ScheduleDefinition:
+def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
     """The schedule of the nightly run. It is off until it is turned on."""
+    calendar = workspace.calendar
+    # The most days that a day of any table waits for: until they are in, it is provisional.
+    watermark = max((window.last_needed for table in workspace.tables for _, window in table.windows()), default=0)
     job = define_asset_job("nightly", AssetSelection.all())
 
-    @schedule(name="nightly", job=job, cron_schedule=chosen.nightly_cron, execution_timezone="UTC")
+    @schedule(name="nightly", job=job, cron_schedule=workspace.settings.nightly_cron, execution_timezone="UTC")
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        ledger = Lake(chosen.lake).ledger
-        have = [{day for (_, day) in ledger.accepted([name])} for name in tables()]
-        days = days_of_the_night(chosen.calendar, chosen.watermark_days, set.intersection(*have) if have else set())
+        ledger = workspace.lake.ledger
+        have = [{day for (_, day) in ledger.accepted([name])} for name in workspace.names]
+        days = days_of_the_night(calendar, max(watermark, 0), set.intersection(*have) if have else set())
         if not days:
-            return SkipReason(f"The calendar from {chosen.first_day} has no day before today.")
+            return SkipReason(f"The calendar from {calendar.first} has no day before today.")
         at = context.scheduled_execution_time
         return RunRequest(
             run_key=f"{at.isoformat()}",

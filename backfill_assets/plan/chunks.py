@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
 
 from backfill_assets.calendar import islands, reach
 from backfill_assets.lake.latest import Partition
-from backfill_assets.table.declaration import Table
-from backfill_assets.table.graph import Graph
+from backfill_assets.plan.request import DayOrder
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.graph import Graph
 
-Order = Literal["asc", "desc"]
 # Of each table, the number of the group that each of its days is built with.
 Place = dict[str, dict[date, int]]
 
@@ -30,7 +29,7 @@ class Chunk:
 
 
 def cut(
-    partitions: Collection[Partition], graph: Graph, *, days_per_run: int, order: Order = "asc", canary: int = 0
+    partitions: Collection[Partition], graph: Graph, *, days_per_run: int, order: DayOrder = "asc", canary: int = 0
 ) -> list[Chunk]:
     """Every one of `partitions` in exactly one chunk.
 
@@ -51,7 +50,7 @@ def cut(
     return _chunks(place, graph)
 
 
-def _groups(days: list[date], size: int, order: Order, canary: int) -> list[list[date]]:
+def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
     """Days in the order asked for, `size` at a time; before them, the first few of the longest stretch."""
     longest = max(islands(days), key=len, default=[])
     first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []

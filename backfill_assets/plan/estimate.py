@@ -23,7 +23,7 @@ class Estimate:
     spread: float
     unknown: tuple[str, ...] = ()
 
-    def told(self) -> str:
+    def text(self) -> str:
         known = f"about {self.minutes:.1f} minutes, give or take {self.spread:.1f}"
         unknown = f"unknown for {', '.join(self.unknown)}: the canary will tell"
         return "; ".join([known] * bool(self.minutes) + [unknown] * bool(self.unknown))
@@ -55,7 +55,7 @@ def recorded(builds: Iterable[Build]) -> dict[str, list[float]]:
     """The seconds that days of each table took."""
     seconds: dict[str, list[float]] = {}
     for build in builds:
-        if build.stands and build.seconds > 0:
+        if build.succeeded and build.seconds > 0:
             seconds.setdefault(build.table, []).append(build.seconds)
     return seconds
 
@@ -63,9 +63,9 @@ def recorded(builds: Iterable[Build]) -> dict[str, list[float]]:
 def expected_end(first: Progress, now: Progress, seconds: Mapping[str, list[float]]) -> datetime | None:
     """When what is left will be built, by how fast it went since `first`; by the record until then; None without any."""
     weight = {table: fmean(seconds[table]) if table in seconds else 1.0 for table in now.plan.code}
-    done = {name: each.of(WorkState.DONE) for name, each in (("first", first.left), ("now", now.left))}
+    done = {name: each.of(WorkState.DONE) for name, each in (("first", first.remaining), ("now", now.remaining))}
     built = sum(weight[table] for table, _ in set(done["now"]) - set(done["first"]))
-    left = sum(weight[table] for table, _ in now.left.of(WorkState.LEFT))
+    left = sum(weight[table] for table, _ in now.remaining.of(WorkState.PENDING))
     if built:
         return now.at + (now.at - first.at) * (left / built)
     known = all(table in seconds for table in now.plan.code)

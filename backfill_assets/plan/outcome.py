@@ -9,6 +9,8 @@ from datetime import date
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 
+COLUMNS = ("table", "days", "built", "up to date", "failed", "rows", "checks passed", "checks failed", "seconds")
+
 
 @dataclass(frozen=True)
 class TableOutcome:
@@ -28,6 +30,12 @@ class TableOutcome:
     def accepted(self) -> int:
         return self.built + self.up_to_date
 
+    def row(self) -> tuple[str, ...]:
+        """What stands below `COLUMNS`."""
+        counts = (self.built, self.up_to_date, self.refused, self.rows, self.checks_passed, self.checks_failed)
+        days = f"{self.accepted} of {self.asked}"
+        return (self.table, days, *(f"{count:,}" for count in counts), f"{self.seconds:,.1f}")
+
     @property
     def complete(self) -> bool:
         """Whether every day asked for stands in the table, and none was refused on the way."""
@@ -45,16 +53,16 @@ def outcomes(ledger: Ledger, asked: Mapping[str, Collection[date]], mine: Callab
 
 
 def _outcome(table: str, builds: Sequence[Build], asked: int, mine: Callable[[Build], bool]) -> TableOutcome:
-    accepted = {b.day: b for b in builds if b.stands}
+    accepted = {b.day: b for b in builds if b.succeeded}
     last = {b.day: b for b in builds}
-    refused = [b for b in last.values() if not b.stands and mine(b)]
-    built = [b for b in last.values() if b.stands and mine(b)]
+    refused = [b for b in last.values() if not b.succeeded and mine(b)]
+    built = [b for b in last.values() if b.succeeded and mine(b)]
     verdicts = [check["passed"] for b in [*accepted.values(), *refused] for check in b.checks]
     return TableOutcome(
         table,
         asked,
         built=len(built),
-        up_to_date=sum(1 for day in accepted if last[day].stands and not mine(last[day])),
+        up_to_date=sum(1 for day in accepted if last[day].succeeded and not mine(last[day])),
         refused=len(refused),
         rows=sum(b.rows for b in accepted.values()),
         checks_passed=sum(verdicts),

@@ -7,38 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cached_property
 from typing import Any
 
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.latest import Partition
-from backfill_assets.lake.record import WriteMode
-from backfill_assets.plan.chunks import Chunk, Order, cut
+from backfill_assets.plan.chunks import Chunk, cut
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import READS, Selection
-from backfill_assets.table.graph import Graph
+from backfill_assets.tables.graph import Graph
 
 ID_LENGTH = 12
 FORMAT = 2
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """How the days of a plan are built. `budget_minutes` 0 is none; `again`: how often the very same was carried out before."""
-
-    write_mode: WriteMode = "overwrite"
-    force: bool = False
-    order: Order = "asc"
-    days_per_run: int = 1000
-    max_parallel: int = 1
-    canary: int = 2
-    retries: int = 2
-    budget_minutes: float = 0.0
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-    reason: str = ""
-    again: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,6 +32,7 @@ class Plan:
     reasons: Mapping[str, Mapping[str, str]]
     chunks: Sequence[Chunk]
     options: PlanOptions
+    repeat: int = 0  # how often the very same was carried out before
 
     @cached_property
     def id(self) -> str:
@@ -62,7 +46,16 @@ class Plan:
         ]
         options = asdict(self.options) | {"spark_conf": dict(sorted(self.options.spark_conf.items()))}
         # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
-        return json.dumps({"format": FORMAT, "code": self.code, "reasons": self.reasons, "chunks": chunks, "options": options})
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "code": self.code,
+                "reasons": self.reasons,
+                "chunks": chunks,
+                "options": options,
+                "repeat": self.repeat,
+            }
+        )
 
     def partitions(self) -> Mapping[Partition, str]:
         """Every partition with its reason, table by table."""
@@ -82,12 +75,7 @@ class Plan:
 
     def refuse_other_code(self, now: Mapping[str, str]) -> None:
         """UsageError if a table of the plan is not the code that was planned; `now` has every table's version."""
-        gone = [name for name in self.code if name not in now]
-        if gone:
-            raise UsageError(
-                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any more. Nothing was read or "
-                f"written. The tables are {', '.join(now)}. Plan again: `backfill plan`."
-            )
+        self.refuse_gone_tables(now)
         changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
         if changed:
             raise UsageError(
@@ -95,11 +83,20 @@ class Plan:
                 "Plan again with `backfill plan`, or bring the planned code back and `backfill resume`."
             )
 
+    def refuse_gone_tables(self, names: Collection[str]) -> None:
+        """UsageError if a table of the plan is not among `names`."""
+        gone = [name for name in self.code if name not in names]
+        if gone:
+            raise UsageError(
+                f"Plan {self.id} has {', '.join(gone)}, which the code location does not have any more. Nothing was read or "
+                f"written. The tables are {', '.join(names)}. Plan again: `backfill plan`."
+            )
 
-def make(selection: Selection, graph: Graph, options: PlanOptions) -> Plan:
+
+def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: int = 0) -> Plan:
     """The plan for these partitions; UsageError if none can be built, NothingToBuild if none needs it."""
     if not selection.partitions:
-        why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.left_out.items())[:5])
+        why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.blocked.items())[:5])
         if not why:
             raise NothingToBuild(
                 "Nothing of what was asked for needs building. Nothing was planned. --force builds days that are up to date."
@@ -111,8 +108,14 @@ def make(selection: Selection, graph: Graph, options: PlanOptions) -> Plan:
     planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {table: {day.isoformat(): selection.partitions[table, day] for day in days} for table, days in planned.items()}
     code = {table.name: table.version for table in graph.tables if table.name in reasons}
-    chunks = cut(selection.partitions, graph, days_per_run=options.days_per_run, order=options.order, canary=options.canary)
-    return Plan(code, reasons, chunks, options)
+    chunks = cut(
+        selection.partitions,
+        graph,
+        days_per_run=options.days_per_run or len(selection.partitions),
+        order=options.order,
+        canary=options.canary,
+    )
+    return Plan(code, reasons, chunks, options, repeat)
 
 
 def read(text: str, plan_id: str) -> Plan:
@@ -125,7 +128,7 @@ def read(text: str, plan_id: str) -> Plan:
             Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
             for n, chunk in enumerate(told["chunks"])
         ]
-        plan = Plan(told["code"], told["reasons"], chunks, PlanOptions(**told["options"]))
+        plan = Plan(told["code"], told["reasons"], chunks, PlanOptions(**told["options"]), told["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. Plan again.") from None
     if plan.id != plan_id:

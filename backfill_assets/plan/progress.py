@@ -47,7 +47,7 @@ class TableProgress:
     days: int
     done: int
     failed: int
-    held: int
+    blocked: int
     running: int
     left: int
     saved: int
@@ -58,8 +58,8 @@ class Progress:
     """One look. `over`: the command's work has ended with it. `silent`: the server does not answer, in words."""
 
     plan: Plan
-    left: Remaining
-    at_work: Mapping[int, RunningChunk]
+    remaining: Remaining
+    running: Mapping[int, RunningChunk]
     chunks_over: frozenset[int]
     stopped: Stop | None
     started: datetime
@@ -68,21 +68,23 @@ class Progress:
     silent: str = ""
 
     def tables(self) -> Sequence[TableProgress]:
-        running = {c for work in self.at_work.values() for c in work.partitions if self.left.states[c] == WorkState.LEFT}
+        running = {
+            c for work in self.running.values() for c in work.partitions if self.remaining.states[c] == WorkState.PENDING
+        }
         found = []
         for name in self.plan.reasons:
-            partitions = [partition for partition in self.left.states if partition[0] == name]
-            count = self.left.among(partitions)
+            partitions = [partition for partition in self.remaining.states if partition[0] == name]
+            count = self.remaining.among(partitions)
             now = sum(1 for partition in partitions if partition in running)
-            saved = sum(1 for partition in partitions if partition in self.left.saved)
-            left = count[WorkState.LEFT] - now
+            saved = sum(1 for partition in partitions if partition in self.remaining.saved)
+            left = count[WorkState.PENDING] - now
             found.append(
                 TableProgress(
                     name,
                     len(partitions),
                     count[WorkState.DONE],
                     count[WorkState.FAILED],
-                    count[WorkState.HELD],
+                    count[WorkState.BLOCKED],
                     now,
                     left,
                     saved,
@@ -93,7 +95,7 @@ class Progress:
     @property
     def ending(self) -> Ending:
         """How it ended, or would if this were the end."""
-        if all(state == WorkState.DONE for state in self.left.states.values()):
+        if all(state == WorkState.DONE for state in self.remaining.states.values()):
             return Ending.DONE
         if self.stopped is None:
             return Ending.PARTIAL

@@ -16,7 +16,7 @@ from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.status import Finding, State
-from backfill_assets.table.graph import Graph
+from backfill_assets.tables.graph import Graph
 
 
 class WorkState(StrEnum):
@@ -24,13 +24,13 @@ class WorkState(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
-    HELD = "held back"
-    LEFT = "left"
+    BLOCKED = "blocked"
+    PENDING = "pending"
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """Each partition's state, and for those that failed or are held back, why.
+    """Each partition's state, and for those that failed or are blocked back, why.
 
     `saved`: done without being computed. `failures`: the builds of this plan that failed, of partitions not built since.
     """
@@ -50,7 +50,7 @@ class Remaining:
         """Those of `partitions` that must still be built, by table."""
         found: dict[str, list[date]] = {}
         for table, day in sorted(partitions):
-            if self.states[table, day] == WorkState.LEFT:
+            if self.states[table, day] == WorkState.PENDING:
                 found.setdefault(table, []).append(day)
         return found
 
@@ -95,7 +95,7 @@ class _Look:
 
     def at(self, partition: Partition) -> None:
         last = self.record.last.get(partition)
-        failed = last if last and not last.stands and last.plan == self.plan.id else None
+        failed = last if last and not last.succeeded and last.plan == self.plan.id else None
         if failed:
             self.failures[partition] = failed
         if partition in self.given_up:
@@ -103,11 +103,11 @@ class _Look:
         elif failed and failed != self.before.get(partition):
             self._settle(partition, WorkState.FAILED, failed.message)
         elif lacking := next((other for other in self.graph.needs(partition) if self._lacks(other)), None):
-            self._settle(partition, WorkState.HELD, f"needs {lacking[0]} {lacking[1]}")
-        elif any(self.states.get(other) == WorkState.LEFT for other in self.graph.reads(partition)) or not self._stands(
+            self._settle(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
+        elif any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)) or not self._stands(
             partition
         ):
-            self._settle(partition, WorkState.LEFT)
+            self._settle(partition, WorkState.PENDING)
         else:
             self._settle(partition, WorkState.DONE)
 
@@ -118,7 +118,7 @@ class _Look:
 
     def _lacks(self, other: Partition) -> bool:
         if other in self.planned:
-            return self.states.get(other) in (WorkState.FAILED, WorkState.HELD)
+            return self.states.get(other) in (WorkState.FAILED, WorkState.BLOCKED)
         return other not in self.record.accepted
 
     def _stands(self, partition: Partition) -> bool:

@@ -1,63 +1,93 @@
-"""What a rebuild is asked for, as it is typed, and what is meant by it: days, tables, states."""
+"""What a rebuild is asked for: one value, whether it was typed as flags, filled in as a job's configuration, or made in code.
+
+The command line's flags and the fields of the jobs `make_plan` and `run_plan` are made from the fields of `RebuildRequest`,
+with their names, types, defaults and help: a new option is one more field.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import date
-from pathlib import Path
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal
 
-from backfill_assets.calendar import Calendar
-from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.plan import PlanOptions
-from backfill_assets.plan.selection import KINDS
-from backfill_assets.table.declaration import Table
+
+DayOrder = Literal["asc", "desc"]
+MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
-@dataclass(frozen=True)
-class RebuildRequest:
-    """What a plan is asked for, as typed: days, tables, states, how far up and down, how, and whether many days are meant."""
-
-    days: str
-    target: str = ""
-    only: str = ""
-    upstream: bool = False
-    downstream: bool = False
-    options: PlanOptions = field(default_factory=PlanOptions)
-    yes: bool = False
+def option(default: Any, help: str, *, least: int | None = None) -> Any:
+    """A field with its help; `least` is the smallest number allowed."""
+    metadata = {"help": help, "least": least}
+    return field(default_factory=default, metadata=metadata) if callable(default) else field(default=default, metadata=metadata)
 
 
-def named(target: str) -> list[Table]:
-    """The tables of a comma-separated list, in the catalog's order, all if none is named; UsageError for an unknown one."""
-    known = {table.name: table for table in TABLES}
-    names = [name.strip() for name in target.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(known)}.")
-    return [table for name, table in known.items() if name in names or not names]
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """How the partitions of a plan are built. Raises UsageError for a value that is not allowed."""
+
+    force: bool = option(False, "Days that are up to date too; with `only`, just the days in those states.")
+    order: DayOrder = option("asc", "asc: oldest days first. desc: newest first.")
+    days_per_run: int | None = option(
+        None, "The most days launched together; the setting BACKFILL_DAYS_PER_RUN if not given.", least=1
+    )
+    max_parallel: int = option(1, "The most chunks launched at once.", least=1)
+    write_mode: Literal["overwrite", "merge"] = option(
+        "overwrite", "overwrite: replace the days. merge: update and insert by key, keep other rows."
+    )
+    canary: int = option(2, "So many days first; the rest starts only if they succeed. 0 for none.", least=0)
+    retries: int = option(2, "How often runs that were killed or lost are launched again.", least=0)
+    budget: str = option("", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given.")
+    spark_conf: Mapping[str, str] = option(dict, "Spark settings for this plan only, as spark.sql.shuffle.partitions=64.")
+    reason: str = option("", "Why; kept with every day that is built.")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            least, value = each.metadata["least"], getattr(self, each.name)
+            if least is not None and value is not None and value < least:
+                raise UsageError(f"{flag(each.name)} {value} is too small. Nothing was planned. Give at least {least}.")
+        _ = self.budget_minutes
+        for name in self.spark_conf:
+            if not name.startswith("spark."):
+                raise UsageError(
+                    f"--spark-conf {name} is no Spark setting. Nothing was started. Type it as spark.sql.shuffle.partitions=8."
+                )
+
+    @property
+    def budget_minutes(self) -> float:
+        """The budget in minutes; 0 is no limit."""
+        text = self.budget.strip()
+        parts = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+        if text and not parts:
+            raise UsageError(f"--budget {text} is no length of time. Nothing was started. Type 90s, 30m, 2h or 1d.")
+        return float(parts[1]) * MINUTES[parts[2]] if parts else 0.0
 
 
-def days_of(text: str, calendar: Calendar) -> list[date]:
-    """The days as given, or those of a file, a line each or separated by commas; UsageError where there are none."""
-    if not text:
-        raise UsageError(
-            "Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07, `last 7`, or a file of days."
-        )
-    if _is_file(text):
-        text = ",".join(line.strip().rstrip(",") for line in Path(text).read_text().splitlines() if line.strip())
-    return calendar.select(text)
+@dataclass(frozen=True, kw_only=True)
+class RebuildRequest(PlanOptions):
+    """The partitions to rebuild, as they were asked for, and how."""
+
+    partitions: str = option("", "Days: A, A..B, A,B..C or `last 7`.")
+    target: str = option("", "Tables, separated by commas; all if not given.")
+    only: str = option("", "Days in these states only, separated by commas: missing, failed, outdated.")
+    upstream: bool = option(False, "And what these days need and lack.")
+    downstream: bool = option(False, "And what is made from these days.")
+    yes: bool = option(False, "It is meant, however many days it is; see BACKFILL_ASK_ABOVE_DAYS.")
+
+    def given(self) -> list[str]:
+        """The names of the fields that are not at their default."""
+        return [each.name for each in fields(self) if getattr(self, each.name) != default_of(each)]
+
+    def options(self, days_per_run: int) -> PlanOptions:
+        """How the partitions are built; `days_per_run` is the setting, where the request says nothing."""
+        values = {each.name: getattr(self, each.name) for each in fields(PlanOptions)}
+        return PlanOptions(**values | {"days_per_run": self.days_per_run or days_per_run})
 
 
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except OSError:  # a list of days that is longer than a file's name may be
-        return False
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
-def kinds(only: str) -> frozenset[str]:
-    found = frozenset(word.strip() for word in only.split(",") if word.strip())
-    unknown = sorted(found - set(KINDS))
-    if unknown:
-        raise UsageError(f"--only {unknown[0]}: there is no such state. Nothing was planned. Choose of {', '.join(KINDS)}.")
-    return found or frozenset(KINDS)
+def default_of(each: Any) -> Any:
+    return each.default if each.default is not MISSING else each.default_factory()

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.latest import Partition
 from backfill_assets.plan.status import Finding, State
-from backfill_assets.table.graph import Graph
+from backfill_assets.tables.graph import Graph
 
 # What `--only` names, and the states it stands for.
 KINDS = {
@@ -32,7 +33,7 @@ class Selector:
 
     tables: Sequence[str]
     days: Sequence[date]
-    only: frozenset[str] = frozenset(KINDS)
+    only: Collection[str] = frozenset(KINDS)
     force: bool = False
     upstream: bool = False
     downstream: bool = False
@@ -43,10 +44,10 @@ class Selection:
     """The partitions to build with the reason for each, and the partitions asked for that cannot be, with what they lack."""
 
     partitions: dict[Partition, str] = field(default_factory=dict)
-    left_out: dict[Partition, str] = field(default_factory=dict)
+    blocked: dict[Partition, str] = field(default_factory=dict)
 
 
-def choose(selector: Selector, graph: Graph, status: Mapping[Partition, Finding]) -> Selection:
+def select(selector: Selector, graph: Graph, status: Mapping[Partition, Finding]) -> Selection:
     """The partitions to build. `status` has every partition of every table of the graph, on its whole calendar."""
     states = frozenset[State]().union(*(KINDS[kind] for kind in selector.only))
     wanted = {
@@ -60,10 +61,10 @@ def choose(selector: Selector, graph: Graph, status: Mapping[Partition, Finding]
     selection = _possible(wanted, graph, status)
     if selector.downstream:
         selection = _possible(
-            selection.partitions | _below(selection.partitions, graph, status), graph, status, selection.left_out
+            selection.partitions | _below(selection.partitions, graph, status), graph, status, selection.blocked
         )
     return Selection(
-        selection.partitions, {c: why for c, why in selection.left_out.items() if c in asked and c not in selection.partitions}
+        selection.partitions, {c: why for c, why in selection.blocked.items() if c in asked and c not in selection.partitions}
     )
 
 
@@ -121,7 +122,7 @@ def _possible(
     selection = Selection({}, dict(known or {}))
     there: dict[str, set[date]] = {table.name: set() for table in graph.tables}
     for (name, day), found in status.items():
-        if found.stands:
+        if found.is_built:
             there[name].add(day)
     days = graph.by_table(wanted)
     for table in graph.tables:
@@ -130,10 +131,19 @@ def _possible(
             needed = graph.needs(partition) if partition[1] in doubtful else ()
             lacking = next(((other, day) for other, day in needed if day not in there[other]), None)
             if status[partition].undelivered:
-                selection.left_out[partition] = status[partition].why
+                selection.blocked[partition] = status[partition].why
             elif lacking:
-                selection.left_out[partition] = f"needs {lacking[0]} {lacking[1]}"
+                selection.blocked[partition] = f"needs {lacking[0]} {lacking[1]}"
             else:
                 selection.partitions[partition] = wanted[partition]
                 there[table.name].add(partition[1])
     return selection
+
+
+def states(only: str) -> Collection[str]:
+    """The names of a comma-separated list of states; all if it is empty. UsageError for an unknown one."""
+    named = frozenset(word.strip() for word in only.split(",") if word.strip())
+    unknown = sorted(named - set(KINDS))
+    if unknown:
+        raise UsageError(f"--only {unknown[0]}: there is no such state. Nothing was planned. Choose of {', '.join(KINDS)}.")
+    return named or frozenset(KINDS)

@@ -16,7 +16,8 @@ from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.step.due import CODE, OF_SOURCE, Inputs, delivered_for, difference, lacking
-from backfill_assets.table.declaration import Table
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
 
 
 class State(StrEnum):
@@ -36,12 +37,12 @@ class State(StrEnum):
 class Finding:
     """The state of one day of one table, and why, in words; nothing needs saying of a day that is up to date.
 
-    `stands`: some accepted build of it is in the table. `undelivered`: its source is not there, or cannot be used.
+    `is_built`: some accepted build of it is in the table. `undelivered`: its source is not there, or cannot be used.
     """
 
     state: State
     why: str = ""
-    stands: bool = field(default=False, compare=False)
+    is_built: bool = field(default=False, compare=False)
     undelivered: bool = field(default=False, compare=False)
 
 
@@ -62,19 +63,20 @@ class Status:
 
 
 def status_of(
+    workspace: Workspace,
     tables: Sequence[Table],
     days: Sequence[date],
     *,
     latest: Latest,
-    calendar: Calendar,
     running: Mapping[Partition, str] | None = None,
 ) -> Status:
     """Look at each of `days` of each of `tables`. `running` names the run that is at work on a day."""
+    calendar = workspace.calendar
     growing, still = calendar.fixed_last is None, Calendar(calendar.first, calendar.last)
     at_work, partitions, finding = running or {}, dict[Partition, Finding](), cache(Finding)  # most days are found alike
     for table in tables:
         look = _Look(table, latest, still, growing)
-        delivered = delivered_for(table, days)
+        delivered = delivered_for(table, days, workspace.area)
         for day in days:
             partition, source = (table.name, day), delivered.get(day, {})
             state, why = (State.RUNNING, f"run {at_work[partition]}") if partition in at_work else look.at(day, source)
@@ -101,7 +103,7 @@ class _Look:
         changed, why = self._changed(day, accepted, source) if accepted else ("", "")
         if accepted and not changed:
             return State.UP_TO_DATE, why
-        if last and not last.stands:
+        if last and not last.succeeded:
             return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
         if accepted:
             return _outdated(self.table, day, changed, why, accepted.code_version)

@@ -36,36 +36,36 @@ def chunks_of(plan: Plan) -> Iterator[str]:
     for n, chunk in enumerate(plan.chunks[:CHUNKS_SHOWN]):
         canary = " (canary)" if n == 0 and plan.options.canary and len(plan.chunks) > 1 else ""
         every = sorted({day for each in chunk.days.values() for day in each})
-        yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} table-days, {every[0]}..{every[-1]}"
+        yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} partitions, {every[0]}..{every[-1]}"
     if len(plan.chunks) > CHUNKS_SHOWN:
         yield f"and {len(plan.chunks) - CHUNKS_SHOWN} more chunks"
 
 
-def left_out(selection: Selection) -> Iterator[str]:
-    if selection.left_out:
-        yield f"Left out, because it cannot be built: {len(selection.left_out)} table-day(s)"
-        for (table, day), why in list(selection.left_out.items())[:LEFT_OUT_SHOWN]:
+def blocked(selection: Selection) -> Iterator[str]:
+    if selection.blocked:
+        yield f"Blocked, and not in the plan: {len(selection.blocked)} partition(s)"
+        for (table, day), why in list(selection.blocked.items())[:LEFT_OUT_SHOWN]:
             yield f"  {table} {day}: {why}"
         yield "  --upstream plans what they need along with them, where there is a delivery."
 
 
-def expected(takes: Estimate, price_per_hour: float | None) -> str:
-    cost = takes.cost(price_per_hour)
+def expected(estimate: Estimate, price_per_hour: float | None) -> str:
+    cost = estimate.cost(price_per_hour)
     price = "" if cost is None else f" At {price_per_hour:g} an hour, it costs {cost:.2f}."
-    return f"Expected: {takes.told()}.{price}"
+    return f"Expected: {estimate.text()}.{price}"
 
 
 def in_a_line(progress: Progress) -> str:
     counts = []
     for each in progress.tables():
-        more = [f"{n} {what}" for n, what in ((each.failed, "failed"), (each.held, "held back")) if n]
+        more = [f"{n} {what}" for n, what in ((each.failed, "failed"), (each.blocked, "blocked back")) if n]
         counts.append(f"{each.table} {each.done}/{each.days}" + (f" ({', '.join(more)})" if more else ""))
     return f"{chunks_over(progress)}: {', '.join(counts)}"
 
 
 def chunks_over(progress: Progress) -> str:
     total = len(progress.plan.chunks)
-    work = ", ".join(f"chunk {number}" for number in sorted(progress.at_work))
+    work = ", ".join(f"chunk {number}" for number in sorted(progress.running))
     told = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (f", at work: {work}" if work else "")
     stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
     silent = f"; {progress.silent}" if progress.silent else ""
@@ -75,15 +75,15 @@ def chunks_over(progress: Progress) -> str:
 def ending(end: Progress) -> Iterator[str]:
     """How it ended: what needed no computing, what failed and what waits for that, what is left and how to go on."""
     plan = end.plan
-    if end.left.saved:
-        yield f"{len(end.left.saved)} day(s) of tables came out up to date without being computed: inputs and code as before."
+    if end.remaining.saved:
+        yield f"{len(end.remaining.saved)} partition(s) were up to date without being computed: code and inputs are the same."
     yield from unbuilt(end)
     stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
     yield f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}"
     missing = sum(each.days - each.done for each in end.tables())
     if missing:
         yield (
-            f"{missing} day(s) of tables are not built; what is built stays. Mend what is named above, then "
+            f"{missing} partition(s) are not built; what is built stays. Mend what is named above, then "
             f"`backfill resume {plan.id}`."
         )
 
@@ -91,18 +91,18 @@ def ending(end: Progress) -> Iterator[str]:
 def unbuilt(end: Progress) -> Iterator[str]:
     """What failed, each reason once with its days; then, a line a table, what waits for that."""
     failed: dict[tuple[str, str], list[date]] = {}
-    held: dict[str, list[date]] = {}
-    for (table, day), why in end.left.why.items():
-        if end.left.states[table, day] == WorkState.FAILED:
+    blocked: dict[str, list[date]] = {}
+    for (table, day), why in end.remaining.why.items():
+        if end.remaining.states[table, day] == WorkState.FAILED:
             failed.setdefault((table, why.partition("\n")[0]), []).append(day)
         else:
-            held.setdefault(table, []).append(day)
+            blocked.setdefault(table, []).append(day)
     for (table, why), days in list(failed.items())[:WHYS_SHOWN]:
         yield f"  failed: {table} {ranges(days)}: {why}"
     if len(failed) > WHYS_SHOWN:
         yield f"  and {len(failed) - WHYS_SHOWN} more reasons: `backfill show {end.plan.id} --json`"
-    for table, of in held.items():
-        yield f"  held back: {table} {ranges(of)}: {min(of)} {end.left.why[table, min(of)]}"
+    for table, of in blocked.items():
+        yield f"  blocked back: {table} {ranges(of)}: {min(of)} {end.remaining.why[table, min(of)]}"
 
 
 def in_markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

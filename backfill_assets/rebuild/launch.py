@@ -76,7 +76,7 @@ class Launcher:
                 return str(known[0]["id"]) if known else ""
             self.sleep(LOOK_EVERY_S)
 
-    def at_work(self) -> dict[int, str]:
+    def running(self) -> dict[int, str]:
         """The backfills of this plan that are not over yet, by chunk: also what a command asked for that was then killed."""
         known = {each["tags"].get(tags.LAUNCH) for each in self.launched()}
         for event in self.plans.events(self.plan.id, "asked"):

@@ -8,7 +8,7 @@ budget, a cancellation or a refusal stops is new launches; what is at work goes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.look import Look
 from backfill_assets.plan.progress import Progress, RunningChunk, Stop
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.rebuild.launch import Launcher
@@ -30,9 +31,6 @@ SHARE_OF_LOOKING = 0.2
 # A server that is restarted is back within minutes; one that is not must be seen to by somebody, who then resumes.
 PATIENCE = timedelta(minutes=10)
 
-# What is left of the plan now: (failures from before the command began, partitions given up and why) -> Left.
-Look = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], Remaining]
-
 
 @dataclass
 class Rebuild:
@@ -40,7 +38,7 @@ class Rebuild:
 
     launcher: Launcher
     look: Look
-    at_work: dict[int, RunningChunk] = field(default_factory=dict)
+    running: dict[int, RunningChunk] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)
     stopped: Stop | None = None
@@ -60,13 +58,13 @@ class Rebuild:
         """Work until nothing is at work and nothing more will be launched; a look at it each second or so."""
         started = self.now()
         self._before = self._looked().failures
-        self._join(self.launcher.at_work())
+        self._join(self.launcher.running())
         while True:
             began = self.now()
             left, silent = self._step(started)
-            done = not self.at_work and (self.stopped is not None or len(self.over) == len(self._chunks))
-            at_work, over = dict(self.at_work), frozenset(self.over)
-            yield Progress(self.plan, left, at_work, over, self.stopped, started, self.now(), done, silent)
+            done = not self.running and (self.stopped is not None or len(self.over) == len(self._chunks))
+            running, over = dict(self.running), frozenset(self.over)
+            yield Progress(self.plan, left, running, over, self.stopped, started, self.now(), done, silent)
             if done:
                 return
             took = (self.now() - began).total_seconds()
@@ -74,18 +72,18 @@ class Rebuild:
 
     def _step(self, started: datetime) -> tuple[Remaining, str]:
         """Settle what is over, launch what is ready; what is left now, and what to say of a server that does not answer."""
-        left = self._looked()
+        remaining = self._looked()
         try:
-            left = self._settled(left)
+            remaining = self._settled(remaining)
             self._heed(started)
-            self._launch_ready(left)
+            self._launch_ready(remaining)
         except ServiceUnavailable as gone:
             self._heard = self._heard or started
             if self.now() - self._heard > PATIENCE:
                 raise
             return self._looked(), f"waiting: {gone}"
         self._heard = self.now()
-        return left, ""
+        return remaining, ""
 
     def _looked(self) -> Remaining:
         return self.look(self._before, self._given_up)
@@ -93,46 +91,46 @@ class Rebuild:
     def _join(self, running: Mapping[int, str]) -> None:
         """Go on with chunks that an earlier command launched."""
         for number, backfill_id in running.items():
-            self.at_work[number] = RunningChunk(backfill_id, self._partitions[number])
+            self.running[number] = RunningChunk(backfill_id, self._partitions[number])
             self._joined.add(number)
 
-    def _settled(self, left: Remaining) -> Remaining:
-        """Deal with the chunks whose backfill is over; what is left then."""
-        if not self.at_work:
-            return left
+    def _settled(self, remaining: Remaining) -> Remaining:
+        """Deal with the chunks whose backfill is over; what is remaining then."""
+        if not self.running:
+            return remaining
         status = {each["id"]: str(each["status"]) for each in self.launcher.launched()}
-        for number, work in list(self.at_work.items()):
+        for number, work in list(self.running.items()):
             over = status.get(work.backfill_id, "CANCELED") in OVER
             # The daemon notices the end of the last run only at its next tick; what is all built need not wait for that.
-            early = not over and not left.days(work.partitions) and self.launcher.runs_over(work.backfill_id)
+            early = not over and not remaining.days(work.partitions) and self.launcher.runs_over(work.backfill_id)
             if over or early:
-                del self.at_work[number]
-                left = self._end(number, work, self._looked(), cancelled=status.get(work.backfill_id) == "CANCELED")
-        return left
+                del self.running[number]
+                remaining = self._end(number, work, self._looked(), cancelled=status.get(work.backfill_id) == "CANCELED")
+        return remaining
 
-    def _end(self, number: int, work: RunningChunk, left: Remaining, *, cancelled: bool) -> Remaining:
-        unbuilt = left.days(work.partitions)
+    def _end(self, number: int, work: RunningChunk, remaining: Remaining, *, cancelled: bool) -> Remaining:
+        unbuilt = remaining.days(work.partitions)
         if number in self._joined and not cancelled:  # what it left is this command's to launch
             self._joined.discard(number)
-            return left
+            return remaining
         if cancelled:
             self.stopped = self.stopped or Stop("cancelled", f"backfill {work.backfill_id} was cancelled")
         elif unbuilt and self.launcher.crashed(work.backfill_id) and self.launches[number] <= self.plan.options.retries:
             wait = BACKOFF_S * 2 ** (self.launches[number] - 1)
             self._again_at[number] = self.now() + timedelta(seconds=wait)
-            return left
+            return remaining
         elif unbuilt:
             told = self.launcher.complaint(work.backfill_id)
             self._given_up |= {(table, day): told for table, days in unbuilt.items() for day in days}
-            left = self._looked()
-        self._close(number, left)
-        return left
+            remaining = self._looked()
+        self._close(number, remaining)
+        return remaining
 
-    def _close(self, number: int, left: Remaining) -> None:
+    def _close(self, number: int, remaining: Remaining) -> None:
         """The chunk is over; if it is the canary, it is judged."""
         self.over.add(number)
-        found = left.among(self._partitions[number])
-        if number == 1 and self._has_canary and (found[WorkState.FAILED] or found[WorkState.HELD]):
+        found = remaining.among(self._partitions[number])
+        if number == 1 and self._has_canary and (found[WorkState.FAILED] or found[WorkState.BLOCKED]):
             self.stopped = self.stopped or Stop("canary", f"{found[WorkState.FAILED]} day(s) of the canary failed")
 
     def _heed(self, started: datetime) -> None:
@@ -143,12 +141,12 @@ class Rebuild:
         if any(event.at >= started for event in self.launcher.plans.events(self.plan.id, "cancelled")):
             self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")
 
-    def _launch_ready(self, left: Remaining) -> None:
+    def _launch_ready(self, remaining: Remaining) -> None:
         for number in self._ready():
-            days = left.days(self._partitions[number])
-            if not days:  # built meanwhile, or all of it is held back
-                self._close(number, left)
-            elif len(self.at_work) < self.plan.options.max_parallel:
+            days = remaining.days(self._partitions[number])
+            if not days:  # built meanwhile, or all of it is blocked back
+                self._close(number, remaining)
+            elif len(self.running) < self.plan.options.max_parallel:
                 self._launch(number, days)
 
     def _ready(self) -> list[int]:
@@ -159,7 +157,7 @@ class Rebuild:
             for number, chunk in self._chunks.items()
             if not self.stopped
             and number not in self.over
-            and number not in self.at_work
+            and number not in self.running
             and self._again_at.get(number, now) <= now
             and self._ahead_of(chunk) <= self.over
         ]
@@ -176,4 +174,4 @@ class Rebuild:
             self.stopped = Stop("refused", str(refused))
             return
         self.launches[number] += 1
-        self.at_work[number] = RunningChunk(backfill_id, partitions)
+        self.running[number] = RunningChunk(backfill_id, partitions)

@@ -83,7 +83,7 @@ class _Look:
         self.held, self.known = records.held.get(table, TableState()), (records.known or {}).get(table)
         missing = left_out(builds, self.held.told)
         # As it will be once the ledger is mended: what is at odds beside that is at odds for another reason.
-        self.accepted = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.stands}
+        self.accepted = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded}
         # Whatever was built of a day since, a run at work that built it may be building it again.
         self.busy = {b.day for b in [*builds, *missing] if b.run in records.at_work}
         self.busy |= {day for name, day in records.moved if name == table}

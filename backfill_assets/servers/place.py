@@ -14,38 +14,42 @@ from pathlib import Path
 
 import psutil
 from filelock import FileLock, Timeout
+from httpx import BaseTransport
 
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.servers.child import end_all, family
-from backfill_assets.settings import PROJECT, Settings
+from backfill_assets.settings import Settings
+
+DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 # A step tells of each day and each rule; written one by one, sixty days took longer to report than to compute.
 EVENT_BATCH_SIZE = "1000"
 
 
-def dagster_home(chosen: Settings) -> Path:
-    return Path(os.environ.get("DAGSTER_HOME") or chosen.dagster_home).expanduser().absolute()
+def dagster_home(settings: Settings) -> Path:
+    return Path(os.environ.get("DAGSTER_HOME") or settings.dagster_home).expanduser().absolute()
 
 
-def prepare(chosen: Settings) -> Path:
+def prepare(settings: Settings) -> Path:
     """Dagster's folder with this project's dagster.yaml; a folder of the user's own keeps the one it has."""
-    home = dagster_home(chosen)
+    home = dagster_home(settings)
     home.mkdir(parents=True, exist_ok=True)
     target = home / "dagster.yaml"
-    if home == chosen.dagster_home or not target.exists():
-        shutil.copyfile(PROJECT / "dagster.yaml", target)
-    chosen.landing.mkdir(parents=True, exist_ok=True)
-    _make_databases(chosen, home)
+    if home == settings.dagster_home or not target.exists():
+        shutil.copyfile(DAGSTER_YAML, target)
+    settings.landing.mkdir(parents=True, exist_ok=True)
+    _make_databases(settings, home)
     return home
 
 
-def _make_databases(chosen: Settings, home: Path) -> None:
+def _make_databases(settings: Settings, home: Path) -> None:
     """Let one process make Dagster's databases: three that began together have left them with two versions, unusable."""
     made = home / ".databases_made"
     if made.exists():
         return
     command = [sys.executable, "-m", "dagster", "instance", "info"]
-    done = subprocess.run(command, env=environment(chosen), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(settings), capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServiceUnavailable(
             f"Dagster cannot use its folder {home}. Nothing was started. Mend it, or set DAGSTER_HOME to another. "
@@ -54,19 +58,25 @@ def _make_databases(chosen: Settings, home: Path) -> None:
     made.touch()
 
 
-def environment(chosen: Settings) -> dict[str, str]:
+def environment(settings: Settings) -> dict[str, str]:
     """Ours, and every setting spelled out, so that children see the same whatever folder or .env they find."""
-    told = {f"BACKFILL_{name.upper()}": _text(value) for name, value in chosen if value is not None and value != ()}
+    told = {f"BACKFILL_{name.upper()}": _text(value) for name, value in settings if value is not None and value != ()}
     ours = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
     batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-    code = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-    return ours | told | {"DAGSTER_HOME": str(dagster_home(chosen)), "DAGSTER_EVENT_BATCH_SIZE": batch, "PYTHONPATH": code}
+    code = os.pathsep.join(filter(None, [str(settings.project_folder), os.environ.get("PYTHONPATH")]))
+    return ours | told | {"DAGSTER_HOME": str(dagster_home(settings)), "DAGSTER_EVENT_BATCH_SIZE": batch, "PYTHONPATH": code}
 
 
 def _text(value: object) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
+    """The webserver that the settings name, or the one that runs on this home. `transport` is for tests."""
+    here = None if "dagster_url" in settings.model_fields_set else running(settings.home)
+    return Dagster(here.url if here else settings.dagster_url, transport)
 
 
 @dataclass(frozen=True)
@@ -91,9 +101,9 @@ def running(home: Path) -> Running | None:
 
 
 @contextmanager
-def only_servers(chosen: Settings) -> Iterator[None]:
+def only_servers(settings: Settings) -> Iterator[None]:
     """Hold this home: two daemons on one home would launch everything twice. What a killed holder left behind is ended."""
-    home = chosen.home
+    home = settings.home
     home.mkdir(parents=True, exist_ok=True)
     lock = FileLock(home / "servers.lock")
     try:

@@ -23,7 +23,7 @@ from backfill_assets.lake.engine import Engine, engine_command, spark_home
 from backfill_assets.servers.child import Child, end, free_port, is_taken, undisturbed
 from backfill_assets.servers.place import Running, environment, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
-from backfill_assets.settings import PROJECT, Settings
+from backfill_assets.settings import Settings
 
 # Two cores and a cold disk cache: 25 s were seen; a machine that needs more than this has another trouble.
 START_PATIENCE_S = 240
@@ -35,7 +35,7 @@ TOO_SOON_S, TOO_OFTEN = 60, 3
 class Servers:
     """What runs on a lake. `tell` hears of an engine that was restarted."""
 
-    chosen: Settings
+    settings: Settings
     port: int
     engine: Engine | None
     children: dict[str, Child]
@@ -75,7 +75,7 @@ class Servers:
 
     def _warm(self) -> None:
         """Ask the engine something; this also shows that it and its clients hold the same token."""
-        client, log = self.children["webserver"], self.chosen.home / "logs" / "warm.log"
+        client, log = self.children["webserver"], self.settings.home / "logs" / "warm.log"
         command = [sys.executable, "-m", "backfill_assets.lake.warm"]
         with log.open("wb") as out:
             done = subprocess.run(command, env=dict(client.environment), cwd=client.folder, stdout=out, stderr=out, check=False)
@@ -87,7 +87,7 @@ class Servers:
 
     def _record(self) -> None:
         pids = {name: child.pid for name, child in self.children.items()}
-        Running(self.dagster.url, os.getpid(), pids, self.engine.port if self.engine else None).write(self.chosen.home)
+        Running(self.dagster.url, os.getpid(), pids, self.engine.port if self.engine else None).write(self.settings.home)
 
     def _await(self, what: str, holds: Callable[[], bool]) -> None:
         def there() -> bool:
@@ -101,7 +101,7 @@ class Servers:
                 there
             )
         except RetryError:
-            logs = self.chosen.home / "logs"
+            logs = self.settings.home / "logs"
             raise ServiceUnavailable(
                 f"{what} did not answer within {START_PATIENCE_S} s. Everything was ended. Look into {logs}, or see "
                 "`backfill doctor`."
@@ -109,15 +109,15 @@ class Servers:
 
 
 @contextmanager
-def servers_on(chosen: Settings, port: int | None = None, tell: Callable[[str], None] = print) -> Iterator[Servers]:
+def servers_on(settings: Settings, port: int | None = None, tell: Callable[[str], None] = print) -> Iterator[Servers]:
     """Webserver, daemon and engine on this lake, ready; ended, whatever happens, when the block is left."""
     if port and is_taken(port):
         raise UsageError(
             f"Port {port} is taken. Nothing was started. End what uses it, or choose another: --port {free_port()}"
         )
-    with only_servers(chosen):
-        prepare(chosen)
-        servers = planned(chosen, port or free_port(), tell)
+    with only_servers(settings):
+        prepare(settings)
+        servers = planned(settings, port or free_port(), tell)
         try:
             servers.start()
             yield servers
@@ -126,21 +126,21 @@ def servers_on(chosen: Settings, port: int | None = None, tell: Callable[[str], 
                 servers.end()
 
 
-def planned(chosen: Settings, port: int, tell: Callable[[str], None]) -> Servers:
+def planned(settings: Settings, port: int, tell: Callable[[str], None]) -> Servers:
     """The children that these settings ask for, none of them started."""
     # A server of the user's own, or a driver for each run, and there is nothing for an engine to do.
-    engine = None if chosen.spark_remote or chosen.spark_master else Engine(free_port())
-    env = environment(chosen) | {"BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}"}
+    engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
+    env = environment(settings) | {"BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}"}
     if engine:
         env |= engine.environment() | {"BACKFILL_SPARK_REMOTE": engine.remote, "SPARK_HOME": str(spark_home())}
-    workspace = ["-w", str(PROJECT / "workspace.yaml")]
-    webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), *workspace]
+    location = ["-m", settings.project]
+    webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), *location]
     commands = {name: [sys.executable, "-m", *of] for name, of in
-                {"webserver": webserver, "daemon": ["backfill_assets.servers.daemon", "run", *workspace]}.items()}  # fmt: skip
+                {"webserver": webserver, "daemon": ["backfill_assets.servers.daemon", "run", *location]}.items()}  # fmt: skip
     if engine:
-        commands["engine"] = engine_command(chosen, engine, chosen.home / "engine")
-    children = {name: _child(name, command, env, chosen.home) for name, command in commands.items()}
-    return Servers(chosen, port, engine, children, tell)
+        commands["engine"] = engine_command(settings, engine, settings.home / "engine")
+    children = {name: _child(name, command, env, settings.home) for name, command in commands.items()}
+    return Servers(settings, port, engine, children, tell)
 
 
 def _child(name: str, command: list[str], env: dict[str, str], home: Path) -> Child:

@@ -13,7 +13,7 @@ from backfill_assets.lake.store import schema_of
 from backfill_assets.quality.profile import DayProfile, offending_rows, profiles, repeated_keys, type_faults
 from backfill_assets.quality.rules import TRAILING_DAYS, Verdict
 from backfill_assets.step.due import AcceptedBuilds
-from backfill_assets.table.declaration import Table
+from backfill_assets.tables.declaration import Table
 
 
 @dataclass(frozen=True)

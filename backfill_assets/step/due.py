@@ -10,7 +10,9 @@ from functools import cache, partial
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.record import Build
-from backfill_assets.table.declaration import Table, Window
+from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.workspace import Workspace
 
 AcceptedBuilds = Mapping[tuple[str, date], Build]
 OF_SOURCE, CODE = "source:", "code"
@@ -22,7 +24,7 @@ class Due:
 
     compute: list[date] = field(default_factory=list)
     up_to_date: list[date] = field(default_factory=list)
-    held: dict[date, str] = field(default_factory=dict)
+    blocked: dict[date, str] = field(default_factory=dict)
     undelivered: dict[date, str] = field(default_factory=dict)
     inputs: dict[date, dict[str, str]] = field(default_factory=dict)
 
@@ -30,9 +32,9 @@ class Due:
 def sort_out(
     table: Table,
     days: Sequence[date],
+    workspace: Workspace,
     *,
     accepted: AcceptedBuilds,
-    calendar: Calendar,
     force: Collection[date] = (),
     already: Collection[date] = (),
     refused: Collection[tuple[str, date]] = (),
@@ -42,11 +44,11 @@ def sort_out(
     `force` are days to compute even if nothing has changed; `already`, days that this run's identity has appended before
     (append_once); `refused`, days of inputs that hold back what needs them although an earlier version of them stands.
     """
-    due, delivered = Due(), delivered_for(table, days)
+    calendar, due, delivered = workspace.calendar, Due(), delivered_for(table, days, workspace.area)
     for day in sorted(days):
         missing = lacking(table, day, accepted, calendar, due.compute, refused)
         if missing:
-            due.held[day] = f"needs {missing}, of which there is no accepted build"
+            due.blocked[day] = f"needs {missing}, of which there is no accepted build"
             continue
         source = delivered.get(day, {})
         if isinstance(source, SourceError):
@@ -60,12 +62,12 @@ def sort_out(
     return due
 
 
-def delivered_for(table: Table, days: Sequence[date]) -> dict[date, dict[str, str] | SourceError]:
+def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> dict[date, dict[str, str] | SourceError]:
     """What each of `days` was delivered, as an input of it; nothing for a table without a source."""
     source = table.source()
     if source is None:
         return {}
-    marks = source.fingerprints(days)
+    marks = source.fingerprints(area, days)
     return {d: m if isinstance(m, SourceError) else {f"{OF_SOURCE}{source.name}@{d.isoformat()}": m} for d, m in marks.items()}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.calendar import Calendar
 from backfill_assets.lake.store import Lake
-from backfill_assets.table.declaration import SliceDays, Table, Window
+from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.workspace import Workspace
 
 
 def versions_of_inputs(table: Table, lake: Lake) -> dict[str, int]:
@@ -19,20 +19,22 @@ def versions_of_inputs(table: Table, lake: Lake) -> dict[str, int]:
 
 
 def read_inputs(
-    table: Table, days: Sequence[date], *, spark: SparkSession, lake: Lake, calendar: Calendar, versions: Mapping[str, int]
+    table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
 ) -> dict[str, DataFrame]:
     """One DataFrame an input, by the name of the function's argument, with the days that `days` need of it."""
-    found: dict[str, DataFrame] = {}
+    inputs: dict[str, DataFrame] = {}
     for name, read in table.reads.items():
         if isinstance(read, Window):
             other = read.table or table
             # Days of the table itself that are being computed now must not come in as they stood before.
             own = set(days) if read.table is None else set()
-            needed = sorted({d for day in days for d in calendar.clip(read.days(day))} - own)
-            found[name] = lake.read(spark, other.name, other.partition_by, needed, versions[other.name], other.columns)
+            needed = sorted({d for day in days for d in workspace.calendar.clip(read.days(day))} - own)
+            inputs[name] = workspace.lake.read(
+                spark, other.name, other.partition_by, needed, versions[other.name], other.columns
+            )
         elif isinstance(read, SliceDays):
             rows: list[Any] = [(day,) for day in days]
-            found[name] = spark.createDataFrame(rows, f"{table.partition_by} DATE")
+            inputs[name] = spark.createDataFrame(rows, f"{table.partition_by} DATE")
         else:
-            found[name] = read.read(spark, days)
-    return found
+            inputs[name] = read.read(workspace.area, spark, days)
+    return inputs

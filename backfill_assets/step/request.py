@@ -9,11 +9,11 @@ from datetime import date
 from backfill_assets.calendar import Calendar, around
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build, WriteMode
-from backfill_assets.table.declaration import Table
+from backfill_assets.tables.declaration import Table
 
 
 @dataclass(frozen=True)
-class Order:
+class StepRequest:
     """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
 
     `planned` are the partitions of the request's plan, `force_days` the days of the table that the plan forces; `force` applies
@@ -41,12 +41,12 @@ class Order:
         return set(self.force_days) - made
 
     def refused(self, table: Table, builds: Iterable[Build], calendar: Calendar) -> set[Partition]:
-        """The cells of this order's plan that hold back what needs them, whatever stood there before.
+        """The cells of this order's plan that block what needs them, whatever stood there before.
 
         Those that the plan has built last and failed, and, of the tables that `table` is made from, those that need one.
         """
         last = {(b.table, b.day): b for b in builds} if self.plan else {}
-        found = {partition for partition, build in last.items() if not build.stands and build.plan == self.plan}
+        found = {partition for partition, build in last.items() if not build.succeeded and build.plan == self.plan}
         for each in table.ancestors() if found else ():
             new = found
             while new := {(each.name, day) for day in _needing(each, new, calendar)} & set(self.planned) - found:
@@ -79,16 +79,16 @@ def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of every day asked for: a build, the build it already had, or why it was held back."""
+    """What became of every day asked for: a build, the build it already had, or why it is blocked."""
 
     table: Table
     built: Sequence[Build] = ()
     up_to_date: Sequence[Build] = ()
-    held: Mapping[date, str] = field(default_factory=dict)
+    blocked: Mapping[date, str] = field(default_factory=dict)
 
     def failed(self) -> list[Build]:
         return [build for build in self.built if build.outcome == "failed"]
 
     def accepted(self) -> list[Build]:
         """The builds whose rows now stand in the table, in order of days."""
-        return sorted([b for b in self.built if b.stands] + list(self.up_to_date), key=lambda b: b.day)
+        return sorted([b for b in self.built if b.succeeded] + list(self.up_to_date), key=lambda b: b.day)

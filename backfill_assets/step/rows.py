@@ -10,12 +10,12 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.calendar import Calendar, islands
+from backfill_assets.calendar import islands
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.slice import condition
-from backfill_assets.lake.store import Lake
 from backfill_assets.step.read import read_inputs
-from backfill_assets.table.declaration import Table, Window
+from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -31,31 +31,30 @@ def computed(
     table: Table,
     days: Sequence[date],
     mode: WriteMode,
+    workspace: Workspace,
     *,
     spark: SparkSession,
-    lake: Lake,
-    calendar: Calendar,
     versions: Mapping[str, int],
 ) -> Iterator[Computed]:
     """Compute `days` once and keep the rows while the audit and the commit use them."""
-    new = _new_rows(table, days, spark=spark, lake=lake, calendar=calendar, versions=versions).persist()
+    new = _new_rows(table, days, workspace, spark=spark, versions=versions).persist()
     try:
-        yield Computed(_after(table, new, days, mode, spark, lake), new)
+        yield Computed(_after(table, new, days, mode, spark, workspace), new)
     finally:
         new.unpersist()
 
 
 def _new_rows(
-    table: Table, days: Sequence[date], *, spark: SparkSession, lake: Lake, calendar: Calendar, versions: Mapping[str, int]
+    table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
 ) -> DataFrame:
-    # A table that reads itself is computed in foreign_commits of consecutive days, each from the day before it.
-    foreign_commits = islands(days) if table.needs_itself() else [list(days)]
+    # A table that reads itself is computed one island of consecutive days at a time, each from the day before it.
+    parts = islands(days) if table.needs_itself() else [list(days)]
     frames = []
-    for stretch in foreign_commits:
-        inputs = read_inputs(table, stretch, spark=spark, lake=lake, calendar=calendar, versions=versions)
+    for island in parts:
+        inputs = read_inputs(table, island, workspace, spark=spark, versions=versions)
         if _day_by_day(table):
             inputs = {name: _whole_days(rows, table.partition_by, days) for name, rows in inputs.items()}
-        frames.append(table.compute(**inputs).where(condition(table.partition_by, stretch)))
+        frames.append(table.compute(**inputs).where(condition(table.partition_by, island)))
     rows = reduce(DataFrame.unionByName, frames)
     # A delivered file is of one day already, and what is computed day by day from whole days stays so.
     return rows if table.source() or _day_by_day(table) else _whole_days(rows, table.partition_by, days)
@@ -77,9 +76,12 @@ def _whole_days(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame
     return rows.repartition(min(len(days), 4 * tasks), column)
 
 
-def _after(table: Table, new: DataFrame, days: Sequence[date], mode: WriteMode, spark: SparkSession, lake: Lake) -> DataFrame:
+def _after(
+    table: Table, new: DataFrame, days: Sequence[date], mode: WriteMode, spark: SparkSession, workspace: Workspace
+) -> DataFrame:
     if mode == "overwrite":
         return new
+    lake = workspace.lake
     before = lake.read(spark, table.name, table.partition_by, days, lake.version(table.name), table.columns)
     kept = before.join(new.select(*table.key), list(table.key), "left_anti") if mode == "merge" else before
     return new.unionByName(kept.select(*new.columns))

@@ -27,10 +27,11 @@ def main() -> None:
 
 def measure(root: Path) -> None:
     # Imported here: the tables look up their landing area in the environment when they are declared.
+    from backfill_assets.plan.planning import planned, rebuild_of
+
     from backfill_assets.cli.run import on_a_terminal
     from backfill_assets.datasets.outages.sample import deliver
     from backfill_assets.lake.store import Lake
-    from backfill_assets.plan.planning import planned, rebuild_of
     from backfill_assets.plan.request import RebuildRequest
     from backfill_assets.servers.stack import servers_on
     from backfill_assets.settings import read_settings

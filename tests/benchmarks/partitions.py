@@ -26,7 +26,7 @@ from backfill_assets.plan.plan import Plan, PlanOptions, make
 from backfill_assets.plan.selection import Graph, Selection, Selector, choose
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.step.due import OF_SOURCE, inputs_of
-from backfill_assets.table.declaration import Table
+from backfill_assets.tables.declaration import Table
 
 SIZES = (1_000, 10_000, 100_000)
 FIRST = date(1975, 1, 1)

@@ -52,7 +52,7 @@ def started(station: Station, reason: str) -> tuple[str, Popen[str]]:
 
 
 def built_by(station: Station, plan: str) -> Counter[date]:
-    return Counter(build.day for build in station.builds() if build.plan == plan and build.stands)
+    return Counter(build.day for build in station.builds() if build.plan == plan and build.succeeded)
 
 
 def chunks_of(station: Station, plan: str) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from backfill_assets.definitions import definitions_for
 from dagster import (
     AssetKey,
     DagsterInstance,
@@ -17,7 +18,6 @@ from dagster._core.execution.api import create_execution_plan, execute_run
 from dagster._core.execution.plan.state import KnownExecutionState
 from pyspark.sql import SparkSession
 
-from backfill_assets.definitions import definitions_for
 from backfill_assets.lake.session import SparkResource
 from backfill_assets.settings import Settings, read_settings
 from tests.deliveries import arriving, day

@@ -75,7 +75,7 @@ def test_a_day_that_a_plan_failed_holds_back_what_needs_it_although_an_earlier_v
     site.world.write(day(2), arriving(2, *range(19), began=2))
     plan = kept(site, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())
     result = site.run(plan)
-    failed = {(b.table, b.day) for b in site.world.lake.ledger.builds() if b.plan and not b.stands}
+    failed = {(b.table, b.day) for b in site.world.lake.ledger.builds() if b.plan and not b.succeeded}
     assert failed == {(RAW, day(1))}
     assert f"{day(1)}: held back, needs {RAW} {day(1)}" in site.failures(result)[UPDATES]
     # Outages of a day wait for two more days of updates.

@@ -49,7 +49,7 @@ def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Findi
         bad = {
             c for c in kept
             if status[c].undelivered
-            or any(reads(graph, c, o, needed=True) and o not in kept and not status[o].stands for o in every(graph))
+            or any(reads(graph, c, o, needed=True) and o not in kept and not status[o].succeeded for o in every(graph))
         }  # fmt: skip
         if not bad:
             return kept
@@ -72,7 +72,7 @@ def test_nothing_needed_is_missing_and_nothing_chosen_is_without_a_reason(data):
     selection: Selection = choose(selector, graph, status)
     for partition in selection.partitions:
         needed = [other for other in every(graph) if reads(graph, partition, other, needed=True)]
-        assert all(other in selection.partitions or status[other].stands for other in needed)
+        assert all(other in selection.partitions or status[other].succeeded for other in needed)
     assert all(selection.partitions.values())
     assert all(selection.left_out.values())
     assert not set(selection.partitions) & set(selection.left_out)

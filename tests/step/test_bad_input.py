@@ -123,7 +123,7 @@ def test_a_bad_delivery_fails_its_day_and_its_earlier_version_stays(spoiled, way
 
 def test_a_good_delivery_among_bad_ones_is_committed(spoiled):
     at = day(list(WAYS).index("a good delivery"))
-    assert [b.day for b in spoiled.results[RAW].built if b.stands] == [at]
+    assert [b.day for b in spoiled.results[RAW].built if b.succeeded] == [at]
     assert len(spoiled.world.rows(RAW, [at])) == 3
 
 

@@ -159,5 +159,5 @@ def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
     first = built.run(FOUR, table, **asked)[RAW]
     (built.landing / "away").rename(built.folder(day(2)) / "events.jsonl")
     second = built.run(FOUR, table, **asked)[RAW]
-    assert ([b.day for b in first.built if b.stands], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
+    assert ([b.day for b in first.built if b.succeeded], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
     assert len(built.rows(RAW)) == 2 * before

@@ -10,9 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_within
-from backfill_assets.settings import settings
 from backfill_assets.sources.landing import Landing
-from backfill_assets.table.declaration import table
+from backfill_assets.tables.declaration import table
 
 FIELDS = (
     "outageNumber", "outageStartTime", "lastUpdateTime", "currentEtor", "autoEtor", "crewEta", "crewCurrentStatus",
@@ -24,7 +23,7 @@ CHANGES = ("I", "U", "D")
 # More unreadable lines than this, and the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05
 
-LANDED = Landing("outage_events", lambda: settings().landing, lambda: settings().home / "landed")
+LANDED = Landing("outage_events")
 
 
 @table(

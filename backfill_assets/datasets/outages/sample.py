@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import filecmp
 import shutil
+from datetime import date
 from pathlib import Path
 
 from backfill_assets.errors import UsageError
 
+FIRST_DAY, LAST_DAY = date(2019, 8, 15), date(2019, 10, 13)
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "outage_events"
 
 

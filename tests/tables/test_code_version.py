@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.table.code_version import code_version, reached
-from backfill_assets.table.declaration import SliceDays, table
-from backfill_assets.table.source_text import bare, plain
+from backfill_assets.tables.code_version import code_version, reached
+from backfill_assets.tables.declaration import SliceDays, table
+from backfill_assets.tables.source_text import bare, plain
 
 NUMBERS = itertools.count()
 FEATURES = '''"""What models read."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 
-from backfill_assets.table.source_text import Place, bare, file_of, plain
+from backfill_assets.tables.source_text import Place, bare, file_of, plain
 
 LENGTH = 12
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from backfill_assets.calendar import Around, Calendar, reach
 from backfill_assets.lake.latest import Partition
-from backfill_assets.table.declaration import Table
+from backfill_assets.tables.declaration import Table
 
 
 @dataclass(frozen=True)

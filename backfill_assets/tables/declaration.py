@@ -10,35 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from backfill_assets.calendar import around
-from backfill_assets.errors import SourceError
 from backfill_assets.quality.rules import Rule, types_as_declared
-from backfill_assets.table.code_version import code_version
-
-
-class Source(Protocol):
-    """Where a raw table's lines come from: a delivery a day."""
-
-    @property
-    def name(self) -> str: ...
-
-    def fingerprints(self, days: Sequence[date]) -> Mapping[date, str | SourceError]:
-        """What was delivered for each of `days`, files and contents; SourceError where that is nothing usable."""
-        ...
-
-    def described(self, day: date) -> list[str]:
-        """Each file of `day`, with its size and contents, in words; SourceError if there is nothing usable."""
-        ...
-
-    def read(self, spark: Any, days: Sequence[date]) -> Any:
-        """The lines of `days` as a DataFrame with the day they belong to."""
-        ...
-
-    def damaged(self, days: Sequence[date]) -> dict[date, str]:
-        """The days of which a file cannot be read to its end, and what to say of each."""
-        ...
+from backfill_assets.sources.protocol import Source
+from backfill_assets.tables.code_version import code_version
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,31 @@
+"""The code location: composition only."""
+
+import os
+import warnings
+
+# Without it Dagster writes each event by itself (orchestration/event_log.py). Dagster reads it at every event.
+os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
+
+from dagster import AssetSelection, Definitions, define_asset_job
+from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
+
+# Partitioned checks are a preview in this Dagster; the tests hold what is used of them.
+warnings.filterwarnings("ignore", category=PreviewWarning)
+warnings.filterwarnings("ignore", category=BetaWarning)
+
+from backfill_assets.orchestration.assets import RebuildOptions, asset_of, executor  # noqa: E402
+from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
+from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
+from backfill_assets.orchestration.spark import SparkResource, spark_resource  # noqa: E402
+from backfill_assets.workspace import Workspace  # noqa: E402
+
+
+def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
+    """Everything Dagster sees of a workspace. `spark` takes the place of the session that the settings ask for."""
+    return Definitions(
+        assets=[asset_of(table, workspace) for table in workspace.tables],
+        jobs=[define_asset_job("rebuild", AssetSelection.all()), *plan_jobs(workspace)],
+        schedules=[nightly_schedule(workspace)],
+        resources={"spark": spark or spark_resource(workspace.settings), "options": RebuildOptions()},
+        executor=executor,
+    )

@@ -1,0 +1,43 @@
+"""The Spark session of a Dagster run: dagster-pyspark's lazy resource, with the settings that one plan may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
+
+from backfill_assets.lake.session import ALWAYS, remedies, session_conf
+from backfill_assets.lake.spark_conf import refuse, settle, values_judged
+from backfill_assets.settings import Settings
+
+
+class SparkResource(LazyPySparkResource):
+    """One session a run, started when a step first needs it. What this machine lacks is named, with the remedy."""
+
+    def _init_session(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        if self._spark_session is None:
+            with remedies(self.spark_config):
+                self._spark_session = SparkSession.builder.config(map={**self.spark_config, **more}).getOrCreate()
+
+    def session(self, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        """This run's session, in which a plan's own settings hold; UsageError for one that cannot hold any more."""
+        remote = self.spark_config.get("spark.remote")
+        refuse(more, {"spark.master", "spark.remote", *ALWAYS})
+        with values_judged():
+            self._init_session({} if remote else more)
+            settle(self.spark_session.conf, more, f"the engine at {remote}" if remote else "this process's driver")
+        return self.spark_session
+
+    def forget(self) -> None:
+        """Let go of a server's session, which may have died with it, so that the next try makes a new one."""
+        if self._spark_session is not None and "spark.remote" in self.spark_config:
+            with suppress(Exception):
+                self._spark_session.stop()
+            self._spark_session = None
+
+
+def spark_resource(settings: Settings) -> SparkResource:
+    return SparkResource(spark_config=session_conf(settings))

@@ -1,0 +1,92 @@
+"""Making a plan of a request, and keeping it in the lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backfill_assets.calendar import Calendar, ranges
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.latest import Latest, Partition, latest
+from backfill_assets.lake.running_steps import running
+from backfill_assets.plan import history
+from backfill_assets.plan.estimate import Estimate, estimate
+from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.request import PlanOptions, RebuildRequest
+from backfill_assets.plan.selection import Selection, Selector, select, states
+from backfill_assets.plan.status import status_of
+from backfill_assets.plan.store import Plans
+from backfill_assets.tables.graph import Graph
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan that was made, with what was selected for it and what it is expected to take."""
+
+    plan: Plan
+    selection: Selection
+    expected: Estimate
+
+
+def latest_builds(workspace: Workspace) -> Latest:
+    """The last builds of every partition of the workspace's tables."""
+    return latest(workspace.lake.ledger, workspace.names)
+
+
+def running_now(workspace: Workspace) -> dict[Partition, str]:
+    """The run that computes each partition. Asked before the ledger: what ends between the two is running, not missing."""
+    return {partition: work.run for partition, work in running(workspace.lake.root).items()}
+
+
+def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
+    """Make the plan and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
+    graph, settings = workspace.graph, workspace.settings
+    selector = selector_of(request, workspace, graph.calendar)
+    runs, builds = running_now(workspace), latest_builds(workspace)
+    status = status_of(workspace, workspace.tables, graph.calendar.days(), latest=builds, running=runs)
+    selection = select(selector, graph, status.partitions)
+    plans = Plans(workspace.lake.root)
+    plan = _new(selection, graph, request.options(settings.days_per_run), plans)
+    guard(plan, workspace, yes=request.yes)
+    history.refuse_overlap(plan, plans)
+    plans.keep(plan.id, plan.contents())
+    return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)))
+
+
+def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
+    """Which partitions are meant. UsageError for unknown tables or states, days outside the calendar, or no days at all."""
+    if not request.partitions:
+        raise UsageError("Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07 or `last 7`.")
+    return Selector(
+        [table.name for table in workspace.named(request.target)],
+        calendar.select(request.partitions),
+        states(request.only),
+        # With states named, the days in those states are meant; they are computed even if nothing changed.
+        request.force and not request.only,
+        request.upstream,
+        request.downstream,
+    )
+
+
+def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
+    """The plan, as one that has not been carried out to its end: what was forced once may be forced again."""
+    plan = make(selection, graph, options)
+    while history.state_of(plans.events(plan.id)) == "done":
+        plan = make(selection, graph, options, repeat=plan.repeat + 1)
+    return plan
+
+
+def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
+    """Guarded for days that are protected, or more days than may be rebuilt without saying yes."""
+    settings, days = workspace.settings, plan.days()
+    protected = workspace.calendar.clip(set(settings.protected()) & set(days))
+    if protected:
+        raise Guarded(
+            f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={settings.protected_days}). Nothing was planned. "
+            "Leave these days out, or change the setting."
+        )
+    if len(days) > settings.ask_above_days and not yes:
+        raise Guarded(
+            f"This plan rebuilds {len(days)} days, more than {settings.ask_above_days} (BACKFILL_ASK_ABOVE_DAYS). "
+            "Nothing was planned. Type the same with --yes if that is meant."
+        )

@@ -1,0 +1,33 @@
+"""A plan made ready to be carried out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.plan import history
+from backfill_assets.plan.look import looking_at
+from backfill_assets.plan.plan import read
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import Launcher
+from backfill_assets.rebuild.run import Rebuild
+from backfill_assets.servers.place import dagster_of
+from backfill_assets.settings import Settings
+from backfill_assets.workspace import Workspace
+
+
+def rebuild_of(
+    plan_id: str,
+    workspace: Workspace,
+    *,
+    who: str,
+    sleep: Callable[[float], None] = time.sleep,
+    dagster: Callable[[Settings], Dagster] = dagster_of,
+) -> Rebuild:
+    """The plan, ready to be carried out. UsageError if it is unknown, was edited, or was made for other code."""
+    plans = Plans(workspace.lake.root)
+    plan = read(plans.read(plan_id), plan_id)
+    plan.refuse_other_code(workspace.code)
+    history.refuse_overlap(plan, plans)
+    return Rebuild(Launcher(plan, dagster(workspace.settings), plans, who, sleep), looking_at(plan, workspace))

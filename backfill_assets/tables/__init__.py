@@ -1,0 +1,1 @@
+"""tables: a daily table's declaration, its windows over other tables, the graph they make, and its code version."""
