@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.latest import latest
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.protocol import LandingArea
@@ -106,7 +107,7 @@ class World:
         return DeltaTable(self.lake.path(name)).to_pyarrow_table()
 
     def fingerprints(self, name: str) -> dict[date, str]:
-        return {at: build.fingerprint for (_, at), build in self.lake.ledger.accepted([name]).items()}
+        return {at: build.fingerprint for (_, at), build in latest(self.lake.ledger, {name: None}).accepted.items()}
 
     def versions(self) -> dict[str, int]:
         return {name: self.lake.version(name) for name in NAMES}

@@ -14,7 +14,6 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import Work, running
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
-from backfill_assets.step.due import OF_SOURCE
 from backfill_assets.workspace import open_workspace
 
 MARK = 12  # so many digits of a fingerprint tell any two apart
@@ -70,7 +69,8 @@ def _values(build: Build) -> dict[str, Any]:
         "rows": build.rows,
         "fingerprint": build.fingerprint,
         "commit": build.delta_version,
-        "inputs": dict(build.inputs),
+        "delivered": build.delivered,
+        "inputs": {table: dict(days) for table, days in build.inputs.items()},
         "input versions": dict(build.input_versions),
         "message": build.message,
     }
@@ -89,10 +89,13 @@ def show(console: Console, told: dict[str, Any]) -> None:
         console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{stands}, code {build['code']}")
         asked = [f"{word} {build[word]}" for word in ("run", "plan", "who", "reason") if build[word]]
         console.print(f"    {', '.join(asked)}")
-        for key, mark in build["inputs"].items():
-            version = build["input versions"].get(key.partition("@")[0])
-            read = f", read at version {version}" if version is not None else ""
-            console.print(f"    from {key.removeprefix(OF_SOURCE).replace('@', ' ')}: {mark[:MARK]}{read}")
+        if build["delivered"]:
+            console.print(f"    from the delivery: {build['delivered'][:MARK]}")
+        for table, days in build["inputs"].items():
+            version = build["input versions"].get(table, -1)
+            read = f", read at version {version}" if version >= 0 else ""
+            for day, fingerprint in days.items():
+                console.print(f"    from {table} {day}: {fingerprint[:MARK]}{read}")
         if build["message"]:
             console.print(f"    {build['message']}")
     if not told["builds"]:

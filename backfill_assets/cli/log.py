@@ -16,7 +16,6 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.audit_trail import Line, RebuildRequest, runs, select
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import key, tables_in, trail
-from backfill_assets.step.due import OF_SOURCE
 from backfill_assets.workspace import Workspace, open_workspace
 
 # Fingerprints, figures and verdicts stay where they are until a day is asked for: they are most of the ledger.
@@ -44,7 +43,7 @@ def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: boo
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, RebuildRequest(days, plan, of_run, last))
     if as_json:
-        left_out = {key(build) for build in found.left_out}
+        left_out = {key(build) for build in found.unrecorded}
         print(json.dumps({"builds": [build.to_json() | {"recorded": key(build) not in left_out} for build in builds]}))
     else:
         show(terminal(), runs(builds, found, fold=not day), in_full=in_full)
@@ -109,5 +108,8 @@ def _facts(line: Line) -> list[str]:
 
 
 def _inputs(console: Console, build: Build) -> None:
-    for name, mark in build.inputs.items():
-        console.print(Text(f"    from {name.removeprefix(OF_SOURCE).replace('@', ' ')}: {mark[:MARK]}"))
+    if build.delivered:
+        console.print(Text(f"    from the delivery: {build.delivered[:MARK]}"))
+    for table, days in build.inputs.items():
+        for day, fingerprint in days.items():
+            console.print(Text(f"    from {table} {day}: {fingerprint[:MARK]}"))

@@ -18,7 +18,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.recovery import key, record_left_out, tables_in
+from backfill_assets.lake.recovery import key, recover, tables_in
 from backfill_assets.lake.table_state import held
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Known, at_work, known_of, tell
@@ -71,7 +71,7 @@ def asked(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str,
 
 def mend(found: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
     """Record what the ledger lacks, and tell Dagster what it does not know; how many days of each."""
-    recorded = sum(len(record_left_out(ledger, table)) for table in found.to_record())
+    recorded = sum(len(recover(ledger, table)) for table in found.to_record())
     return {"recorded": recorded, "told": tell(dagster, found.to_tell)}
 
 

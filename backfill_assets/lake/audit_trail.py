@@ -60,7 +60,7 @@ def select(builds: Sequence[Build], asked: RebuildRequest) -> list[Build]:
 
 def runs(builds: Sequence[Build], trail: Trail, *, fold: bool) -> dict[str, list[Line]]:
     """`builds`, oldest first, by run, the run that built last at the end; as few lines as tell the same, or one a build."""
-    left_out = {key(build) for build in trail.left_out}
+    left_out = {key(build) for build in trail.unrecorded}
     found: dict[str, dict[object, list[Build]]] = {}
     for build in builds:
         found[build.run] = found.pop(build.run, {})  # to the end

@@ -1,33 +1,36 @@
-"""The last builds of every (table, day), read in bulk and changing nothing."""
+"""The latest builds of every partition, read in bulk and changing nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backfill_assets.lake.ledger import Ledger, committed_builds, opened, version_of
+from backfill_assets.lake.ledger import Days, Ledger
+from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build, from_arrow
+from backfill_assets.lake.recovery import committed_builds
 
-Partition = tuple[str, date]
-# Figures and verdicts stay where they are: reading them would take most of the time, and only one day's are ever asked for.
-WHAT_STATUS_NEEDS = (
-    "table", "day", "outcome", "run", "code_version", "fingerprint", "parts", "inputs", "delta_version", "seconds", "rows",
-    "identity", "plan", "message", "at",
+Partition = tuple[str, date]  # (table, day)
+# Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
+COLUMNS = (
+    "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered",
+    "delta_version", "seconds", "rows", "identity", "plan", "message", "at",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Latest:
-    """Of each partition, the last build, and the last one whose rows stand in the table."""
+    """Of each partition the last build, and the last `accepted` one, whose rows are in the table."""
 
     last: dict[Partition, Build] = field(default_factory=dict)
     accepted: dict[Partition, Build] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
+        """Take in later builds, oldest first."""
         for build in builds:
             partition = (build.table, build.day)
             self.last[partition] = build
@@ -35,24 +38,20 @@ class Latest:
                 self.accepted[partition] = build
 
 
-def latest(ledger: Ledger, tables: Collection[str]) -> Latest:
-    """As the ledger and the tables' own commits tell: what a crash left out of the ledger is seen, and not yet mended."""
-    found, recorded = Latest(), dict.fromkeys(tables, -1)
-    table = opened(ledger.path)
-    if table is not None:
-        rows = table.to_pyarrow_table(columns=list(WHAT_STATUS_NEEDS), filters=[("table", "in", sorted(tables))])
-        for newest in rows.group_by("table").aggregate([("delta_version", "max")]).to_pylist():
-            recorded[newest["table"]] = newest["delta_version_max"]
-        found.add(from_arrow(rows.take(_last_rows(rows))))
-    for name, version in recorded.items():
-        path = f"{ledger.root}/{name}"
-        if version_of(path) > version:
-            found.add(committed_builds(path, after=version))
-    return found
+def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
+    """The latest builds of these tables and days (None: all), whether a crash left them out of the ledger or not."""
+    builds = Latest()
+    rows = ledger.rows(list(columns), days)
+    builds.add(from_arrow(rows.take(_last_rows(rows))))
+    for name, version in ledger.newest_versions(days).items():
+        of_table = days[name]
+        later = committed_builds(Paths(ledger.root).table(name), after=version)
+        builds.add(build for build in later if of_table is None or build.day in of_table)
+    return builds
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:
-    """Where the last build of each partition is, and the last that stands; in order of time."""
+    """Where the last build of each partition is, and the last accepted one; oldest first."""
     by_time = pc.sort_indices(rows["at"])
     partitions = rows.select(["table", "day"]).append_column("failed", pc.equal(rows["outcome"], "failed")).take(by_time)
     numbered = partitions.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too

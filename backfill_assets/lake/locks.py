@@ -1,7 +1,6 @@
-"""One writer at a time to a table on a local path.
+"""Locks between processes, as files of a lake on a local path; a lock ends with its process.
 
-Delta's log store for local files locks inside one process only; two drivers committing at once can lose a commit. Object
-stores refuse the second writer themselves, so there nothing is locked.
+Object stores have no such locks: there, a commit is refused if another one came first.
 """
 
 from __future__ import annotations
@@ -13,24 +12,43 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from backfill_assets.errors import Conflict
+from backfill_assets.lake.paths import Paths
 
 # Longer than any single commit should take; a lock dies with its process, so waiting longer means a writer is stuck.
 PATIENCE_S = 1800
 
 
+class Locked(Exception):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
+    """Hold the lock of `path`, waiting `patience` seconds at most; then Locked."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=patience)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Locked(str(path)) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 @contextmanager
 def writing(root: str, name: str) -> Iterator[None]:
-    """Hold the right to write `name` in the lake at `root`; Conflict if another process keeps it for half an hour."""
-    if "://" in root:
+    """Hold the right to write the table `name` in the lake at `root`; Conflict if another process keeps it for half an hour."""
+    paths = Paths(root)
+    if not paths.is_local:
         yield
         return
-    folder = Path(root) / "_locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name.replace('/', '.')}.lock"
+    path = paths.locks / f"{name.replace('/', '.')}.lock"
     try:
-        with FileLock(path, timeout=PATIENCE_S):
+        with file_lock(path, patience=PATIENCE_S):
             yield
-    except Timeout:
+    except Locked:
         raise Conflict(
             f"Another process has been writing {name} for {PATIENCE_S // 60} minutes (lock {path}). Nothing was written. "
             "Wait for it or end it, then run again."

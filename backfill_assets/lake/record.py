@@ -21,8 +21,9 @@ COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 class Build:
     """What became of one day of one table in one run. Times in UTC, durations in seconds.
 
-    `inputs` maps `table@day` (or `source@day`) to the fingerprint that was read; `parts` maps an event day to the
-    fingerprint of the rows about it; `checks` holds the verdicts; `delta_version` is the table's version after the build.
+    `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the fingerprint of the day's
+    source files; `day_fingerprints` maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts;
+    `delta_version` is the table's version after the build.
     """
 
     table: str
@@ -35,8 +36,9 @@ class Build:
     nulls: Mapping[str, int] = field(default_factory=dict)
     measures: Mapping[str, int] = field(default_factory=dict)
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    parts: Mapping[str, str] = field(default_factory=dict)
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    day_fingerprints: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    delivered: str = ""
     input_versions: Mapping[str, int] = field(default_factory=dict)
     checks: Sequence[Mapping[str, Any]] = ()
     delta_version: int = -1
@@ -63,7 +65,7 @@ class Build:
         return cls(**known | {"day": date.fromisoformat(entry["day"]), "at": datetime.fromisoformat(entry["at"])})
 
 
-NESTED = ("nulls", "measures", "samples", "parts", "inputs", "input_versions", "checks")
+NESTED = ("nulls", "measures", "samples", "day_fingerprints", "inputs", "input_versions", "checks")
 KINDS: dict[str, pa.DataType] = {
     "day": pa.date32(),
     "rows": pa.int64(),

@@ -1,44 +1,24 @@
-"""Every build there was: those of the ledger, and those that only a table's own commits tell of.
+"""Builds that only a table's own commits tell of: a run died between its data commit and the ledger.
 
-A run that dies between its data commit and the ledger leaves the second kind. `Ledger.mend` looks for them after the
-newest commit recorded, which is all a step needs; here every commit the table remembers is looked at, holes included.
+Each commit of ours carries the builds it holds. Those after the newest recorded version are looked for by every step; all of
+them, holes in the middle included, by `log` and `reconcile`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
-from backfill_assets.lake.ledger import Ledger, committed_builds, opened
+from backfill_assets.lake.ledger import Ledger, opened, version_of
 from backfill_assets.lake.locks import writing
+from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
 
+SIGNATURE = "backfill_assets"
 Key = tuple[str, date, str, datetime]
-
-
-@dataclass(frozen=True)
-class Trail:
-    """Builds in order of time: `recorded` in the ledger, or `left_out` of it."""
-
-    recorded: Sequence[Build]
-    left_out: Sequence[Build]
-
-    def builds(self) -> list[Build]:
-        return sorted([*self.recorded, *self.left_out], key=lambda b: b.at)
-
-
-def trail(ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None) -> Trail:
-    """What became of `tables`, changing nothing. `columns` narrows what is read of each build in the ledger."""
-    recorded = ledger.builds(tables, columns)
-    told = [build for name in tables for build in committed_builds(f"{ledger.root}/{name}")]
-    return Trail(recorded, left_out(recorded, told))
-
-
-def left_out(recorded: Iterable[Build], told: Iterable[Build]) -> list[Build]:
-    """Those builds that commits tell of and the ledger does not, in order of time."""
-    known = {key(build) for build in recorded}
-    return sorted((build for build in told if key(build) not in known), key=lambda b: b.at)
 
 
 def key(build: Build) -> Key:
@@ -46,17 +26,83 @@ def key(build: Build) -> Key:
     return build.table, build.day, build.run, build.at
 
 
-def record_left_out(ledger: Ledger, table: str) -> list[Build]:
-    """Bring into the ledger what it lacks of one table, once no writer is at work on that table."""
+def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Build]:
+    """Those of `committed` that are not `recorded`, oldest first."""
+    known = {key(build) for build in recorded}
+    return sorted((build for build in committed if key(build) not in known), key=lambda b: b.at)
+
+
+def committed_builds(path: str, after: int = -1) -> list[Build]:
+    """The builds that the table's own commits tell of, from versions later than `after`, oldest first."""
+    table = opened(path)
+    if table is None or table.version() <= after:
+        return []
+    commits = table.history(limit=int(table.version()) - after)
+    return [build for commit in reversed(commits) if commit["version"] > after for build in builds_of(commit)]
+
+
+def recover(ledger: Ledger, table: str, *, after: int = -1) -> list[Build]:
+    """Record what the ledger lacks of one table's versions later than `after`, once no writer is at work on that table."""
     with writing(ledger.root, table):  # a live writer holds this until it has recorded what it committed
-        missing = left_out(ledger.builds([table]), committed_builds(f"{ledger.root}/{table}"))
-        ledger.append(missing)
+        return recover_locked(ledger, table, after=after)
+
+
+def recover_locked(ledger: Ledger, table: str, *, after: int = -1) -> list[Build]:
+    """The same for a caller that holds the right to write the table."""
+    committed = committed_builds(Paths(ledger.root).table(table), after)
+    missing = unrecorded(ledger.builds([table], ("table", "day", "run", "outcome", "at")) if committed else (), committed)
+    ledger.append(missing)
     return missing
+
+
+def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
+    """Record what crashes left out of `tables` after their newest recorded versions."""
+    newest = ledger.newest_versions(tables)
+    ahead = [name for name in newest if version_of(Paths(ledger.root).table(name)) > newest[name]]
+    return [build for name in ahead for build in recover(ledger, name, after=newest[name])]
+
+
+@dataclass(frozen=True)
+class Trail:
+    """Every build there was, oldest first: `recorded` in the ledger, or `unrecorded`."""
+
+    recorded: Sequence[Build]
+    unrecorded: Sequence[Build]
+
+    def builds(self) -> list[Build]:
+        return sorted([*self.recorded, *self.unrecorded], key=lambda b: b.at)
+
+
+def trail(ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None) -> Trail:
+    """Every build of `tables`, changing nothing. `columns` narrows what is read of each build in the ledger."""
+    recorded = ledger.builds(tables, columns)
+    committed = [build for name in tables for build in committed_builds(Paths(ledger.root).table(name))]
+    return Trail(recorded, unrecorded(recorded, committed))
 
 
 def tables_in(ledger: Ledger) -> list[str]:
     """Every table that was ever built, those that have another name by now too."""
     table = opened(ledger.path)
-    if table is None:
+    return sorted({partition["table"] for partition in table.partitions()}) if table else []
+
+
+def commit_metadata(builds: Sequence[Build]) -> str:
+    """What a data commit says of itself: who wrote what, why, from which code and inputs."""
+    return json.dumps({"by": SIGNATURE, "builds": [b.to_json() for b in builds]}, sort_keys=True)
+
+
+def builds_of(commit: Mapping[str, Any]) -> list[Build]:
+    """The builds that one commit tells of; none if it is not ours."""
+    return [Build.from_json(entry | {"delta_version": commit["version"]}) for entry in _entries(commit)]
+
+
+def is_ours(commit: Mapping[str, Any]) -> bool:
+    return bool(_entries(commit))
+
+
+def _entries(commit: Mapping[str, Any]) -> list[dict[str, Any]]:
+    try:
+        metadata = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
         return []
-    return sorted({part["table"] for part in table.partitions()})
+    return metadata.get("builds", []) if isinstance(metadata, dict) and metadata.get("by") == SIGNATURE else []

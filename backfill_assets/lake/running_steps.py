@@ -1,6 +1,6 @@
 """Who is at work on which days of which tables, for as long as they are: what `backfill status` calls running.
 
-A step keeps a marker in the lake: a file in `<lake>/_locks/at_work` that names run, plan, table and days, with a lock of the
+A step keeps a marker in the lake: a file in `<lake>/_locks/running` that names run, plan, table and days, with a lock of the
 operating system on it. A process that is killed loses its locks, so its marker counts no more from then on. Readers ask for
 the lock in the way that many may have it at once, and change nothing: they neither hinder a step nor mislead each other.
 What dead processes left behind is removed by the next step.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from backfill_assets.lake.latest import Partition
+from backfill_assets.lake.paths import Paths
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,13 @@ class Work:
 
 
 @contextmanager
-def at_work(root: str, work: Work) -> Iterator[None]:
+def marked_running(root: str, work: Work) -> Iterator[None]:
     """Keep a marker for `work` in the lake at `root` meanwhile.
 
     Where none can be kept (a disk without locks), the work goes on unseen: a marker only informs, and keeps nobody out.
     """
     with ExitStack() as until_done:
-        if work.days and "://" not in root:
+        if work.days and Paths(root).is_local:
             with suppress(OSError):
                 until_done.enter_context(_marker(_folder(root), work))
         yield
@@ -59,14 +60,14 @@ def at_work(root: str, work: Work) -> Iterator[None]:
 
 def running(root: str) -> dict[Partition, Work]:
     """What is being computed now; of two steps at work on the same day, the one that began first. Never fails, never waits."""
-    if "://" in root:
+    if not Paths(root).is_local:
         return {}
     works = sorted((work for path in _folder(root).glob("*.json") if (work := _read(path))), key=lambda work: work.since)
     return {(work.table, day): work for work in reversed(works) for day in work.days}
 
 
 def _folder(root: str) -> Path:
-    return Path(root) / "_locks" / "at_work"
+    return Paths(root).running_steps
 
 
 @contextmanager

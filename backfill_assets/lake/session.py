@@ -38,9 +38,8 @@ ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     # A JSON object may name a field twice; the later one holds, as in Python and in JavaScript.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    # Slices are days, and days are partitions: whole files are replaced, and rows of other days refused, without the DELETE
-    # that Delta otherwise runs within each commit.
-    "spark.databricks.delta.replaceWhere.dataColumns.enabled": "false",
+    # Not INT96, Spark's own, which has no bounds: microseconds in UTC, as Delta's timestamps are.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.

@@ -1,11 +1,83 @@
-"""A slice: the days of one table that one step reads or replaces, as SQL."""
+"""A slice: the days of one table at one version, and the data files that hold them. No Spark.
+
+A day is a partition, so a slice is a list of whole files: reading one, publishing it or putting it back is a matter of that
+list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from backfill_assets.calendar import islands
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The `days` of `table`, which are partitions by its column `column`, as they stood at `version` (-1: no table)."""
+
+    table: str
+    column: str
+    days: tuple[date, ...]
+    version: int
+
+    @property
+    def condition(self) -> str:
+        """The rows of the slice, as SQL."""
+        return condition(self.column, self.days)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One parquet file of one day. `path` is relative to its table's folder, and the same in every table it is copied to.
+
+    `lowest` and `highest` are the bounds of some columns, as JSON values; `rows` is None where nobody counted.
+    """
+
+    path: str
+    day: date
+    size: int
+    rows: int | None
+    modified_ms: int
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    lowest: Mapping[str, Any] = field(default_factory=dict)
+    highest: Mapping[str, Any] = field(default_factory=dict)
+
+
+def files_of(table: DeltaTable, column: str, days: Iterable[date]) -> list[DataFile]:
+    """The files that hold `days`, at the version at which `table` was opened."""
+    files = pa.table(table.get_add_actions(flatten=False))
+    wanted = pa.array(sorted(set(days)), pa.date32())
+    files = files.filter(pc.is_in(pc.struct_field(files["partition"], column), value_set=wanted))
+    return [_data_file(entry, column) for entry in files.to_pylist()]
+
+
+def _data_file(entry: Mapping[str, Any], column: str) -> DataFile:
+    return DataFile(
+        path=entry["path"],
+        day=entry["partition"][column],
+        size=entry["size_bytes"],
+        rows=entry.get("num_records"),
+        modified_ms=entry["modification_time"],
+        nulls=_known(entry.get("null_count")),
+        lowest=_as_json(entry.get("min")),
+        highest=_as_json(entry.get("max")),
+    )
+
+
+def _as_json(bounds: Mapping[str, Any] | None) -> dict[str, Any]:
+    # Times are left out: Delta keeps them to the millisecond, and a bound that is rounded the wrong way hides rows.
+    return {name: str(v) if type(v) is date else v for name, v in _known(bounds).items() if type(v) in (int, str, date)}
+
+
+def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (values or {}).items() if value is not None and not isinstance(value, dict)}
 
 
 def condition(column: str, days: Iterable[date]) -> str:

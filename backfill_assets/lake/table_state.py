@@ -17,9 +17,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from backfill_assets.lake.ledger import builds_of, opened, told_by
+from backfill_assets.lake.ledger import opened
 from backfill_assets.lake.record import COMMITTED, Build
-from backfill_assets.lake.recovery import Key, key
+from backfill_assets.lake.recovery import Key, builds_of, is_ours, key
 
 # These rewrite files, and leave the rows as they are.
 UPKEEP = frozenset({"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"})
@@ -99,7 +99,7 @@ def as_recorded(path: str, builds: Sequence[Build]) -> set[date]:
 
 
 def _stretches(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterable[ForeignCommits]:
-    for foreign, group in groupby(commits, lambda c: not told_by(c) and c.get("operation") not in UPKEEP):
+    for foreign, group in groupby(commits, lambda c: not is_ours(c) and c.get("operation") not in UPKEEP):
         if foreign:
             row = list(group)
             first, last = row[0]["version"], row[-1]["version"]

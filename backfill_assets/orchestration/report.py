@@ -160,13 +160,12 @@ def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
     return {name: sorted(values)[:20] for name, values in found.items() if values}
 
 
-def _input_tags(inputs: Mapping[str, str]) -> dict[str, str]:
-    """One tag an input asset, whatever number of its days was read: a hash of their fingerprints."""
-    by_asset: dict[str, list[str]] = {}
-    for name in sorted(inputs):
-        by_asset.setdefault(name.split("@")[0], []).append(inputs[name])
+def _input_tags(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """One tag an input table, however many of its days were read: a hash of their fingerprints."""
     return {
-        f"dagster/input_data_version/{name}": hashlib.sha256(" ".join(marks).encode()).hexdigest()[:16]
-        for name, marks in by_asset.items()
-        if not name.startswith("source:")
+        f"dagster/input_data_version/{table}": hashlib.sha256(" ".join(days[day] for day in sorted(days)).encode()).hexdigest()[
+            :16
+        ]
+        for table, days in inputs.items()
+        if days
     }

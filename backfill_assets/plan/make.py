@@ -29,8 +29,8 @@ class Planned:
 
 
 def latest_builds(workspace: Workspace) -> Latest:
-    """The last builds of every partition of the workspace's tables."""
-    return latest(workspace.lake.ledger, workspace.names)
+    """The latest builds of every partition of the workspace's tables."""
+    return latest(workspace.lake.ledger, dict.fromkeys(workspace.names))
 
 
 def running_now(workspace: Workspace) -> dict[Partition, str]:

@@ -15,7 +15,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import CODE, OF_SOURCE, Inputs, delivered_for, difference, lacking
+from backfill_assets.step.due import Cause, Change, InputReader, Inputs, change, delivered_for, lacking
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -75,18 +75,18 @@ def status_of(
     growing, still = calendar.fixed_last is None, Calendar(calendar.first, calendar.last)
     at_work, partitions, finding = running or {}, dict[Partition, Finding](), cache(Finding)  # most days are found alike
     for table in tables:
-        look = _Look(table, latest, still, growing)
+        of_table = _TableStatus(table, latest, still, growing)
         delivered = delivered_for(table, days, workspace.area)
         for day in days:
-            partition, source = (table.name, day), delivered.get(day, {})
-            state, why = (State.RUNNING, f"run {at_work[partition]}") if partition in at_work else look.at(day, source)
+            partition, source = (table.name, day), delivered.get(day, "")
+            state, why = (State.RUNNING, f"run {at_work[partition]}") if partition in at_work else of_table.of(day, source)
             partitions[partition] = finding(state, why, partition in latest.accepted, isinstance(source, SourceError))
     return Status([table.name for table in tables], list(days), partitions)
 
 
 @dataclass(frozen=True)
-class _Look:
-    """One look at the record of a table, on one calendar: a growing one stands still meanwhile."""
+class _TableStatus:
+    """The status of the days of one table, on a calendar whose end is fixed at the time of the call."""
 
     table: Table
     latest: Latest
@@ -94,43 +94,42 @@ class _Look:
     growing: bool
 
     @cached_property
-    def _inputs(self) -> Inputs:
-        return Inputs(self.table, self.latest.accepted, self.calendar)
+    def _inputs(self) -> InputReader:
+        return InputReader(self.table, self.latest.accepted, self.calendar)
 
-    def at(self, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
+    def of(self, day: date, delivered: str | SourceError) -> tuple[State, str]:
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
-        changed, why = self._changed(day, accepted, source) if accepted else ("", "")
+        changed, why = self._changed(day, accepted, delivered) if accepted else (None, "")
         if accepted and not changed:
             return State.UP_TO_DATE, why
         if last and not last.succeeded:
             return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
-        if accepted:
+        if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version)
-        return self._never_built(day, source)
+        return self._never_built(day, delivered)
 
-    def _changed(self, day: date, accepted: Build, source: dict[str, str] | SourceError) -> tuple[str, str]:
-        """What has changed since the build that stands, and what to add to that."""
-        if isinstance(source, NotDelivered):  # moved away since: what was built from it stays right
-            changed = CODE if accepted.code_version != self.table.version else ""
-            return changed, f"{source} any more"
-        if isinstance(source, SourceError):
-            return OF_SOURCE, str(source)
-        return difference(self.table, accepted, source | self._inputs.of(day)), ""
+    def _changed(self, day: date, accepted: Build, delivered: str | SourceError) -> tuple[Change | None, str]:
+        """What has changed since the accepted build, and what to add to that."""
+        if isinstance(delivered, NotDelivered):  # moved away since: the rows built from it stay right
+            changed = Change(Cause.CODE) if accepted.code_version != self.table.version else None
+            return changed, f"{delivered} any more"
+        if isinstance(delivered, SourceError):
+            return Change(Cause.SOURCE), str(delivered)
+        return change(self.table, accepted, Inputs(self._inputs.of(day), delivered)), ""
 
-    def _never_built(self, day: date, source: dict[str, str] | SourceError) -> tuple[State, str]:
+    def _never_built(self, day: date, delivered: str | SourceError) -> tuple[State, str]:
         late = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
         if late and self.growing:
             return State.NOT_DUE, f"complete once {max(late)} is in"
         needs = lacking(self.table, day, self.latest.accepted, self.calendar)
-        said = str(source) if isinstance(source, SourceError) else ""
-        return State.MISSING, said or (f"needs {needs}" if needs else "never built")
+        error = str(delivered) if isinstance(delivered, SourceError) else ""
+        return State.MISSING, error or (f"needs {needs}" if needs else "never built")
 
 
-def _outdated(table: Table, day: date, changed: str, why: str, before: str) -> tuple[State, str]:
-    if changed == CODE:
+def _outdated(table: Table, day: date, changed: Change, why: str, before: str) -> tuple[State, str]:
+    if changed.cause == Cause.CODE:
         return State.CODE_CHANGED, f"built by code {before}, which is {table.version} now" + (f"; {why}" if why else "")
-    if changed.startswith(OF_SOURCE):
+    if changed.cause == Cause.SOURCE:
         return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
-    name, _, of_day = changed.partition("@")
-    return State.INPUT_CHANGED, f"{name} {of_day} is another than when {day} was built"
+    return State.INPUT_CHANGED, f"{changed.table} {changed.day} has changed since {day} was built"

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from pyarrow import fs
 
 from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.locks import Locked, file_lock
+from backfill_assets.lake.paths import Paths
 
 
 @dataclass(frozen=True)
@@ -74,22 +74,17 @@ class Plans:
 
         In an object store nothing is held: there, the tags of what was launched already are looked up before each launch.
         """
-        if "://" in self.root:
+        paths = Paths(self.root)
+        if not paths.is_local:
             yield
             return
-        folder = Path(self.root) / "_locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"plan.{plan_id}.lock", timeout=0)
         try:
-            lock.acquire()
-        except Timeout:
+            with file_lock(paths.locks / f"plan.{plan_id}.lock"):
+                yield
+        except Locked:
             raise Guarded(
-                f"Another command is at work on plan {plan_id}. Nothing was launched. See it with `backfill watch {plan_id}`."
+                f"Another command carries out plan {plan_id}. Nothing was launched. See it with `backfill watch {plan_id}`."
             ) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     def ids(self) -> list[str]:
         system, folder = self._place()
@@ -107,5 +102,4 @@ class Plans:
         system.move(beside, f"{folder}/{name}.json")
 
     def _place(self) -> tuple[fs.FileSystem, str]:
-        system, path = fs.FileSystem.from_uri(self.root)
-        return system, f"{path}/_plans"
+        return fs.FileSystem.from_uri(Paths(self.root).plans)

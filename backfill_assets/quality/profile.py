@@ -33,7 +33,7 @@ class DayProfile:
     nulls: Mapping[str, int] = field(default_factory=dict)
     measures: Mapping[str, int] = field(default_factory=dict)
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    parts: Mapping[str, str] = field(default_factory=dict)
+    day_fingerprints: Mapping[str, str] = field(default_factory=dict)
     repeated_keys: int = 0
     type_faults: Sequence[str] = ()
     trailing_rows: Sequence[int] = ()
@@ -64,9 +64,9 @@ def _hashable(value: Column, kind: DataType) -> Column:
 
 
 def profiles(
-    rows: DataFrame, *, day: str, part: str | None, measures: Mapping[str, str], samples: Mapping[str, str]
+    rows: DataFrame, *, day: str, about: str | None, measures: Mapping[str, str], samples: Mapping[str, str]
 ) -> dict[date, DayProfile]:
-    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, part).
+    """One pass over `rows`: the profile of each day that has any. Grain of the query: (day, the day that the rows are about).
 
     Only where some row has values for a sample are those rows looked at again: collecting values in the first pass would
     cost all rows Spark's fast aggregation.
@@ -81,11 +81,11 @@ def profiles(
         F.array(*[F.sum(F.expr(sql).cast("long")) for sql in measures.values()]).alias("measures"),
         F.array(*[F.count_if(F.size(F.expr(sql)) > 0) for sql in samples.values()]).alias("sampled"),
     ]
-    keys = [F.col(day).alias("day"), (F.col(part) if part else F.lit(None)).cast("string").alias("part")]
+    keys = [F.col(day).alias("day"), (F.col(about) if about else F.lit(None)).cast("string").alias("about")]
     groups: dict[date, list[Any]] = {}
     for group in hashed.groupBy(*keys).agg(*figures).collect():
         groups.setdefault(group.day, []).append(group)
-    found = {d: _fold(d, of_day, names, list(measures), part is not None) for d, of_day in groups.items()}
+    found = {d: _fold(d, of_day, names, list(measures), about is not None) for d, of_day in groups.items()}
     for n, (name, sql) in enumerate(samples.items()):
         if any(group.sampled[n] for of_day in groups.values() for group in of_day):
             for d, values in _samples(rows, day, sql).items():
@@ -100,7 +100,7 @@ def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
     return {row.day: list(row["first"]) for row in first.collect()}
 
 
-def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str], by_part: bool) -> DayProfile:
+def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str], by_day: bool) -> DayProfile:
     def total(values: str) -> list[int]:
         return [sum(column) for column in zip(*[[n or 0 for n in g[values]] for g in groups], strict=True)]
 
@@ -110,7 +110,7 @@ def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str],
         fingerprint=_fingerprint(groups),
         nulls=dict(zip(columns, total("nulls"), strict=True)),
         measures=dict(zip(measures, total("measures"), strict=True)),
-        parts={g.part or "": _fingerprint([g]) for g in groups} if by_part else {},
+        day_fingerprints={g.about or "": _fingerprint([g]) for g in groups} if by_day else {},
     )
 
 

@@ -15,7 +15,7 @@ from datetime import date
 
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import left_out
+from backfill_assets.lake.recovery import unrecorded
 from backfill_assets.lake.table_state import TableState
 from backfill_assets.reconcile.dagster_record import Known
 from backfill_assets.reconcile.disagreement import Disagreement, Kind
@@ -81,7 +81,7 @@ class _Look:
     def __init__(self, records: Records, table: str, builds: Sequence[Build]):
         self.table, self.buildable = table, table in records.tables
         self.held, self.known = records.held.get(table, TableState()), (records.known or {}).get(table)
-        missing = left_out(builds, self.held.told)
+        missing = unrecorded(builds, self.held.told)
         # As it will be once the ledger is mended: what is at odds beside that is at odds for another reason.
         self.accepted = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded}
         # Whatever was built of a day since, a run at work that built it may be building it again.

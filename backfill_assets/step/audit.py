@@ -9,10 +9,10 @@ from datetime import date, timedelta
 
 from pyspark.sql import DataFrame
 
-from backfill_assets.lake.store import schema_of
-from backfill_assets.quality.profile import DayProfile, offending_rows, profiles, repeated_keys, type_faults
+from backfill_assets.quality.profile import DayProfile, offending_rows, profiles, repeated_keys
 from backfill_assets.quality.rules import TRAILING_DAYS, Verdict
 from backfill_assets.step.due import AcceptedBuilds
+from backfill_assets.step.rows import Computed
 from backfill_assets.tables.declaration import Table
 
 
@@ -37,9 +37,9 @@ class Audited:
         return "; ".join(told)
 
 
-def audit(table: Table, rows: DataFrame, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
+def audit(table: Table, computed: Computed, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
     """Judge every one of `days`, in order, those without any row too."""
-    faults = type_faults(rows.schema, schema_of(rows.sparkSession, table.columns))
+    rows, faults = computed.after, computed.type_faults
     measured = {} if faults else _measure(table, rows)
     audited: dict[date, Audited] = {}
     for day in sorted(days):
@@ -59,7 +59,7 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
     day = table.partition_by
     with ThreadPoolExecutor(1) as beside:
         counting = beside.submit(_repeated, table, rows)
-        found = profiles(rows, day=day, part=table.fingerprint_by, measures=table.measures, samples=table.samples)
+        found = profiles(rows, day=day, about=table.fingerprint_by, measures=table.measures, samples=table.samples)
         for at, count in counting.result().items():
             found[at] = replace(found[at], repeated_keys=count)
     return found

@@ -1,32 +1,57 @@
-"""Which of the days asked for must be computed: the inputs they have, and whether anything changed since their last build."""
+"""Which of the requested days must be computed: the inputs they have, and whether anything changed since their last build."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 from functools import cache, partial
+from typing import NamedTuple
 
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table, Window
 from backfill_assets.workspace import Workspace
 
-AcceptedBuilds = Mapping[tuple[str, date], Build]
-OF_SOURCE, CODE = "source:", "code"
+AcceptedBuilds = Mapping[Partition, Build]
+
+
+class Inputs(NamedTuple):
+    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery's fingerprint."""
+
+    tables: Mapping[str, Mapping[str, str]] = {}
+    delivered: str = ""
+
+
+class Cause(StrEnum):
+    """Why a partition is outdated."""
+
+    CODE = "code"
+    SOURCE = "source"
+    INPUT = "input"
+
+
+class Change(NamedTuple):
+    """What changed since a build: for an input, which day of which table."""
+
+    cause: Cause
+    table: str = ""
+    day: str = ""
 
 
 @dataclass
 class Due:
-    """The days asked for, sorted out. Every day is in exactly one of the four."""
+    """The requested days by what is to be done with them. Every day is in exactly one of the first four."""
 
     compute: list[date] = field(default_factory=list)
     up_to_date: list[date] = field(default_factory=list)
     blocked: dict[date, str] = field(default_factory=dict)
     undelivered: dict[date, str] = field(default_factory=dict)
-    inputs: dict[date, dict[str, str]] = field(default_factory=dict)
+    inputs: dict[date, Inputs] = field(default_factory=dict)
 
 
 def sort_out(
@@ -37,24 +62,24 @@ def sort_out(
     accepted: AcceptedBuilds,
     force: Collection[date] = (),
     already: Collection[date] = (),
-    refused: Collection[tuple[str, date]] = (),
+    failed: Collection[Partition] = (),
 ) -> Due:
     """Sort `days`, in order.
 
-    `force` are days to compute even if nothing has changed; `already`, days that this run's identity has appended before
-    (append_once); `refused`, days of inputs that hold back what needs them although an earlier version of them stands.
+    `force` are days to compute even if nothing has changed; `already`, days that this run has appended before (append_once);
+    `failed`, partitions that block what needs them although an earlier version of them is accepted.
     """
     calendar, due, delivered = workspace.calendar, Due(), delivered_for(table, days, workspace.area)
     for day in sorted(days):
-        missing = lacking(table, day, accepted, calendar, due.compute, refused)
+        missing = lacking(table, day, accepted, calendar, due.compute, failed)
         if missing:
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
             continue
-        source = delivered.get(day, {})
+        source = delivered.get(day, "")
         if isinstance(source, SourceError):
             due.undelivered[day] = str(source)
             continue
-        due.inputs[day] = source | inputs_of(table, day, accepted, calendar)
+        due.inputs[day] = Inputs(tables_read(table, day, accepted, calendar), source)
         if day in already or not (day in force or _changed(table, day, due, accepted)):
             due.up_to_date.append(day)
         else:
@@ -62,46 +87,42 @@ def sort_out(
     return due
 
 
-def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> dict[date, dict[str, str] | SourceError]:
-    """What each of `days` was delivered, as an input of it; nothing for a table without a source."""
+def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> Mapping[date, str | SourceError]:
+    """The fingerprint of each day's delivery; nothing for a table without a source."""
     source = table.source()
-    if source is None:
-        return {}
-    marks = source.fingerprints(area, days)
-    return {d: m if isinstance(m, SourceError) else {f"{OF_SOURCE}{source.name}@{d.isoformat()}": m} for d, m in marks.items()}
+    return source.fingerprints(area, days) if source else {}
 
 
-def inputs_of(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, str]:
-    """What `day` is computed from: `table@day` to fingerprint. Only the parts about `day` of an input with another day."""
-    return Inputs(table, accepted, calendar).of(day)
+def tables_read(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, dict[str, str]]:
+    """The fingerprints of what `day` is computed from. Of an input with another day column, only the rows about `day` count."""
+    return InputReader(table, accepted, calendar).of(day)
 
 
-class Inputs:
-    """The same for many days of one table: what stands of a day that several of them read is looked up once."""
+class InputReader:
+    """The same for many days of one table: the build of a day that several of them read is looked up once."""
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
         self._reads = [
-            (calendar.around(w.first, w.last), cache(partial(_built, accepted, other.name)), table.reads_by_day(other))
-            for other, w in table.windows()
+            (o.name, calendar.around(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o))
+            for o, w in table.windows()
         ]
 
-    def of(self, day: date) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for around, built, by_part in self._reads:
-            there = filter(None, map(built, around(day)))
-            if by_part:
-                about = day.isoformat()
-                found.update([(name, parts[about]) for name, _, parts in there if parts.get(about)])
+    def of(self, day: date) -> dict[str, dict[str, str]]:
+        inputs: dict[str, dict[str, str]] = {}
+        about = day.isoformat()
+        for name, around, build_of, by_day in self._reads:
+            builds = [(on, build) for on, build in map(build_of, around(day)) if build]
+            if by_day:
+                fingerprints = {on: build.day_fingerprints.get(about, "") for on, build in builds}
             else:
-                found.update([(name, mark) for name, mark, _ in there if mark])
-        return found
+                fingerprints = {on: build.fingerprint for on, build in builds}
+            inputs.setdefault(name, {}).update((on, value) for on, value in fingerprints.items() if value)
+        return inputs
 
 
-def _built(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, str, Mapping[str, str]] | None:
-    """The name of a day among inputs, and its fingerprint, whole and in parts; None where nothing stands."""
+def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, Build | None]:
     day = date.fromordinal(ordinal)
-    build = accepted.get((table, day))
-    return (f"{table}@{day.isoformat()}", build.fingerprint, build.parts) if build else None
+    return day.isoformat(), accepted.get((table, day))
 
 
 def lacking(
@@ -110,33 +131,41 @@ def lacking(
     accepted: AcceptedBuilds,
     calendar: Calendar,
     computing: Collection[date] = (),
-    refused: Collection[tuple[str, date]] = (),
+    failed: Collection[Partition] = (),
 ) -> str:
-    """The inputs that `day` waits for and of which there is no accepted build, in words; nothing if all are there."""
+    """The inputs that `day` waits for and that have no accepted build, in words; "" if all have one."""
 
-    def there(other: Table, needed: date) -> bool:
+    def is_available(other: Table, needed: date) -> bool:
         partition = (other.name, needed)
-        return (partition in accepted and partition not in refused) or (other is table and needed in computing)
+        return (partition in accepted and partition not in failed) or (other is table and needed in computing)
 
-    told = []
+    missing = []
     for other, window in table.windows():
-        days = [needed for needed in calendar.clip(window.needed(day)) if not there(other, needed)]
-        told += [f"{other.name} {ranges(days)}"] if days else []
-    return ", ".join(told)
+        days = [needed for needed in calendar.clip(window.needed(day)) if not is_available(other, needed)]
+        missing += [f"{other.name} {ranges(days)}"] if days else []
+    return ", ".join(missing)
 
 
-def difference(table: Table, last: Build, inputs: Mapping[str, str]) -> str:
-    """What has changed since `last`: `code`, or the first input that is another now; nothing if all is as it was."""
+def change(table: Table, last: Build, inputs: Inputs) -> Change | None:
+    """What changed since `last`, first the code, then the delivery, then the first input; None if nothing did."""
     if last.code_version != table.version:
-        return CODE
-    if last.inputs == inputs:
-        return ""
-    return min(name for name in {*last.inputs, *inputs} if last.inputs.get(name) != inputs.get(name))
+        return Change(Cause.CODE)
+    if last.delivered != inputs.delivered:
+        return Change(Cause.SOURCE)
+    if last.inputs == inputs.tables:
+        return None
+    before, now = _flat(last.inputs), _flat(inputs.tables)
+    name, day = min(key for key in {*before, *now} if before.get(key) != now.get(key))
+    return Change(Cause.INPUT, name, day)
+
+
+def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
+    return {(name, day): fingerprint for name, days in inputs.items() for day, fingerprint in days.items()}
 
 
 def _changed(table: Table, day: date, due: Due, accepted: AcceptedBuilds) -> bool:
     last = accepted.get((table.name, day))
-    if last is None or difference(table, last, due.inputs[day]):
+    if last is None or change(table, last, due.inputs[day]):
         return True
     # A day of itself that is being computed now may come out different; its fingerprint is not known yet.
     return any(needed in due.compute for needed in _own_days(table, day))

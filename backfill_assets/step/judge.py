@@ -1,60 +1,101 @@
-"""What each computed day comes to: accepted, unchanged, or failed and why."""
+"""What each computed day comes to: accepted, unchanged, or failed and why; and the record that is made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from datetime import date
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
 
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import Build, Outcome
 from backfill_assets.lake.table_state import as_recorded
+from backfill_assets.quality.profile import DayProfile
 from backfill_assets.step.audit import Audited
-from backfill_assets.step.due import AcceptedBuilds, Due, inputs_of
+from backfill_assets.step.due import AcceptedBuilds, Due, Inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
+NO_INPUTS = Inputs()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one day comes to, before it is known in which commit. `stays_at`: the version that an unchanged day is in."""
+
+    day: date
+    outcome: Outcome
+    message: str = ""
+    inputs: Inputs = NO_INPUTS
+    audited: Audited | None = None
+    stays_at: int = -1
+
+
 def judged(
-    table: Table,
-    due: Due,
-    audited: Mapping[date, Audited],
-    accepted: AcceptedBuilds,
-    *,
-    versions: Mapping[str, int],
-    request: StepRequest,
-    workspace: Workspace,
-) -> list[Build]:
-    """A build a day, in order: a day of a table that reads itself falls with the day it was computed from."""
-    now = dict(accepted)
+    table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds, workspace: Workspace
+) -> list[Judgement]:
+    """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from."""
     before = {day: accepted[partition] for day in due.compute if (partition := (table.name, day)) in accepted}
     equal = [build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint]
     intact = as_recorded(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
-    builds: dict[date, Build] = {}
+    fingerprints: dict[date, str] = {}
+    judgements: dict[date, Judgement] = {}
     for day in due.compute:
         own = [d for other, w in table.windows() if other is table for d in w.days(day)]
-        fallen = [d for d in own if d in builds and not builds[d].succeeded]
-        why = f"computed from {fallen[0]}, which failed in this run" if fallen else audited[day].why()
-        inputs = due.inputs[day] | (inputs_of(table, day, now, workspace.calendar) if own else {})
-        build = replace(_figures(request.failed(table, day, why), audited[day]), inputs=inputs, input_versions=dict(versions))
-        if not why:
-            build = replace(build, outcome="accepted")
-            if day in intact:
-                build = replace(build, outcome="unchanged", delta_version=before[day].delta_version)
-            now[table.name, day] = build
-        builds[day] = build
-    return list(builds.values())
+        failed = [d for d in own if d in judgements and judgements[d].outcome == "failed"]
+        message = f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
+        inputs = _with_own(due.inputs[day], table, own, fingerprints)
+        outcome: Outcome = "failed" if message else "unchanged" if day in intact else "accepted"
+        stays_at = before[day].delta_version if outcome == "unchanged" else -1
+        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], stays_at)
+        if outcome != "failed":
+            fingerprints[day] = audited[day].profile.fingerprint
+    return list(judgements.values())
 
 
-def _figures(build: Build, found: Audited) -> Build:
-    profile = found.profile
-    return replace(
-        build,
+def _with_own(inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]) -> Inputs:
+    """`inputs` with the fingerprints that days of the table itself were computed to in this run."""
+    own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
+    if not own:
+        return inputs
+    return Inputs({**inputs.tables, table.name: {**inputs.tables.get(table.name, {}), **own}}, inputs.delivered)
+
+
+def record(
+    judgement: Judgement,
+    table: Table,
+    request: StepRequest,
+    *,
+    at: datetime,
+    versions: Mapping[str, int] | None = None,
+    seconds: float = 0.0,
+) -> Build:
+    """The build that the ledger keeps of a judgement. `seconds`: how long the day took."""
+    audited = judgement.audited
+    profile = audited.profile if audited else DayProfile(judgement.day, fingerprint="")
+    return Build(
+        table=table.name,
+        day=judgement.day,
+        outcome=judgement.outcome,
+        run=request.run,
+        code_version=table.version,
         fingerprint=profile.fingerprint,
         rows=profile.rows,
         nulls=dict(profile.nulls),
         measures=dict(profile.measures),
         samples=dict(profile.samples),
-        parts=dict(profile.parts),
-        checks=[asdict(v) | {"rows": list(found.rows_at_fault.get(v.rule, ()))} for v in found.verdicts],
+        day_fingerprints=dict(profile.day_fingerprints),
+        inputs=judgement.inputs.tables,
+        delivered=judgement.inputs.delivered,
+        input_versions=dict(versions or {}),
+        checks=[asdict(v) | {"rows": list(audited.rows_at_fault.get(v.rule, ()))} for v in audited.verdicts] if audited else (),
+        delta_version=judgement.stays_at,
+        seconds=round(seconds, 3),
+        write_mode=request.write_mode,
+        identity=request.identity,
+        plan=request.plan,
+        who=request.who,
+        reason=request.reason,
+        message=judgement.message,
+        at=at,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake
 from backfill_assets.tables.declaration import SliceDays, Table, Window
 from backfill_assets.workspace import Workspace
@@ -26,15 +27,17 @@ def read_inputs(
     for name, read in table.reads.items():
         if isinstance(read, Window):
             other = read.table or table
-            # Days of the table itself that are being computed now must not come in as they stood before.
-            own = set(days) if read.table is None else set()
-            needed = sorted({d for day in days for d in workspace.calendar.clip(read.days(day))} - own)
-            inputs[name] = workspace.lake.read(
-                spark, other.name, other.partition_by, needed, versions[other.name], other.columns
-            )
+            rows = Slice(other.name, other.partition_by, _days_read(read, days, workspace), versions[other.name])
+            inputs[name] = workspace.lake.read(spark, rows, other.columns)
         elif isinstance(read, SliceDays):
-            rows: list[Any] = [(day,) for day in days]
-            inputs[name] = spark.createDataFrame(rows, f"{table.partition_by} DATE")
+            values: list[Any] = [(day,) for day in days]
+            inputs[name] = spark.createDataFrame(values, f"{table.partition_by} DATE")
         else:
             inputs[name] = read.read(workspace.area, spark, days)
     return inputs
+
+
+def _days_read(read: Window, days: Sequence[date], workspace: Workspace) -> tuple[date, ...]:
+    # Days of the table itself that are being computed now must not come in as they were before.
+    own = set(days) if read.table is None else set()
+    return tuple(sorted({d for day in days for d in workspace.calendar.clip(read.days(day))} - own))

@@ -33,53 +33,38 @@ class StepRequest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "identity", self.identity or self.run)
 
-    def forced(self, table: Table, days: Iterable[date], accepted: Mapping[tuple[str, date], Build]) -> set[date]:
+    def forced(self, table: Table, days: Iterable[date], accepted: Mapping[Partition, Build]) -> set[date]:
         """The days to compute even if nothing has changed. A plan forces a day once, however often it is launched."""
         if self.force:
             return set(days)
-        made = {day for day in self.force_days if (b := accepted.get((table.name, day))) and b.plan == self.plan}
-        return set(self.force_days) - made
+        built = {day for day in self.force_days if (b := accepted.get((table.name, day))) and b.plan == self.plan}
+        return set(self.force_days) - built
 
-    def refused(self, table: Table, builds: Iterable[Build], calendar: Calendar) -> set[Partition]:
-        """The cells of this order's plan that block what needs them, whatever stood there before.
+    def failed(self, table: Table, last: Mapping[Partition, Build], calendar: Calendar) -> set[Partition]:
+        """The partitions of this request's plan that block what needs them, although an earlier build of them is accepted.
 
         Those that the plan has built last and failed, and, of the tables that `table` is made from, those that need one.
         """
-        last = {(b.table, b.day): b for b in builds} if self.plan else {}
-        found = {partition for partition, build in last.items() if not build.succeeded and build.plan == self.plan}
-        for each in table.ancestors() if found else ():
-            new = found
-            while new := {(each.name, day) for day in _needing(each, new, calendar)} & set(self.planned) - found:
-                found = found | new
-        return found
-
-    def failed(self, table: Table, day: date, message: str) -> Build:
-        """The record of a day that came to nothing; what became of it otherwise is filled in."""
-        return Build(
-            table.name,
-            day,
-            "failed",
-            self.run,
-            table.version,
-            write_mode=self.write_mode,
-            identity=self.identity,
-            plan=self.plan,
-            who=self.who,
-            reason=self.reason,
-            message=message,
-        )
+        if not self.plan:
+            return set()
+        failed = {partition for partition, build in last.items() if not build.succeeded and build.plan == self.plan}
+        for ancestor in table.ancestors() if failed else ():
+            new = failed
+            while new := {(ancestor.name, day) for day in _needing(ancestor, new, calendar)} & set(self.planned) - failed:
+                failed = failed | new
+        return failed
 
 
 def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:
-    """The days of `table` that need one of `cells`."""
-    for other, w in table.windows():
+    """The days of `table` that need one of `partitions`."""
+    for other, window in table.windows():
         for day in [day for name, day in partitions if name == other.name]:
-            yield from calendar.clip(around(day, -min(w.last, w.wait_for), -w.first))
+            yield from calendar.clip(around(day, -window.last_needed, -window.first))
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of every day asked for: a build, the build it already had, or why it is blocked."""
+    """What became of every requested day: a build, the build it already had, or why it is blocked."""
 
     table: Table
     built: Sequence[Build] = ()
@@ -90,5 +75,5 @@ class StepResult:
         return [build for build in self.built if build.outcome == "failed"]
 
     def accepted(self) -> list[Build]:
-        """The builds whose rows now stand in the table, in order of days."""
+        """The builds whose rows are now in the table, in order of days."""
         return sorted([b for b in self.built if b.succeeded] + list(self.up_to_date), key=lambda b: b.day)

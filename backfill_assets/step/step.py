@@ -1,4 +1,4 @@
-"""One step: some days of one table, from what is asked to what is recorded.
+"""One step: some days of one table, from what is requested to what is recorded.
 
 read -> compute once -> audit per day -> commit the days that passed, in one commit -> record in the ledger. Reporting to
 Dagster is the caller's. Days that fail, or lack an input, leave the table as it was and do not hold up the others.
@@ -9,20 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
-from backfill_assets.lake.ledger import accepted_builds, commit_metadata
-from backfill_assets.lake.locks import writing
+from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.running_steps import Work, at_work
-from backfill_assets.lake.slice import condition
-from backfill_assets.lake.store import CommitRequest
+from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.running_steps import Work, marked_running
+from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import audit
-from backfill_assets.step.due import AcceptedBuilds, Due, sort_out
-from backfill_assets.step.judge import judged
+from backfill_assets.step.commit import committed
+from backfill_assets.step.due import AcceptedBuilds, Due, Inputs, sort_out
+from backfill_assets.step.judge import Judgement, judged, record
 from backfill_assets.step.read import versions_of_inputs
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import computed
@@ -45,36 +46,47 @@ class Step:
 
     def run(self, days: Sequence[date]) -> StepResult:
         """Build those of `days` that are due. What raises here concerns the whole step, never a single day's rows."""
-        if self.request.write_mode == "merge" and not self.table.key:
-            raise UsageError(f"{self.table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
-        inputs = self.table.ancestors() if self.request.plan else [other for other, _ in self.table.windows()]
-        names = {self.table.name, *(each.name for each in inputs)}
+        table, request, lake = self.table, self.request, self.workspace.lake
+        if request.write_mode == "merge" and not table.key:
+            raise UsageError(f"{table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
+        relevant = self._relevant(days)
         # In this order: a commit between the two makes a day look outdated next time; the other way round it would record
         # fingerprints of rows that were never read, and the day would never be rebuilt.
-        recorded = self.workspace.lake.ledger.settled(names)
-        versions, accepted = versions_of_inputs(self.table, self.workspace.lake), accepted_builds(recorded)
+        recover_newest(lake.ledger, relevant)
+        builds = latest(lake.ledger, relevant)
+        versions, accepted = versions_of_inputs(table, lake), builds.accepted
         due = sort_out(
-            self.table,
+            table,
             days,
             self.workspace,
             accepted=accepted,
-            force=self.request.forced(self.table, days, accepted),
+            force=request.forced(table, days, accepted),
             already=self._appended(),
-            refused=self.request.refused(self.table, recorded, self.workspace.calendar),
+            failed=request.failed(table, builds.last, self.workspace.calendar),
         )
-        with at_work(self.workspace.lake.root, Work(self.table.name, due.compute, self.request.run, self.request.plan)):
+        with marked_running(lake.root, Work(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
-        return StepResult(self.table, built, [accepted[self.table.name, d] for d in due.up_to_date], due.blocked)
+        return StepResult(table, built, [accepted[table.name, d] for d in due.up_to_date], due.blocked)
+
+    def _relevant(self, days: Sequence[date]) -> Days:
+        """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""
+        table, clip = self.table, self.workspace.calendar.clip
+        relevant: dict[str, set[date]] = {each.name: set() for each in table.ancestors()} if self.request.plan else {}
+        relevant.setdefault(table.name, set()).update(days)
+        relevant[table.name].update(day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1))
+        for other, window in table.windows():
+            relevant.setdefault(other.name, set()).update(d for day in days for d in clip(window.days(day)))
+        for name, day in self.request.planned:
+            if name in relevant:
+                relevant[name].add(day)
+        return relevant
 
     def _appended(self) -> frozenset[date]:
         """The days that this run, or the one it re-executes, has appended before."""
         if self.request.write_mode != "append_once":
             return frozenset()
-        mine = [
-            b
-            for b in self.workspace.lake.ledger.builds([self.table.name])
-            if b.identity == self.request.identity and b.succeeded
-        ]
+        builds = self.workspace.lake.ledger.builds([self.table.name])
+        mine = [b for b in builds if b.identity == self.request.identity and b.succeeded]
         return frozenset(b.day for b in mine if b.write_mode == "append_once")
 
     def _compute(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
@@ -84,8 +96,8 @@ class Step:
             return self._attempt(due, accepted, versions)
         except Exception as error:
             # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.
-            source = self.table.source()
-            damaged = source.damaged(self.workspace.area, due.compute) if source and not isinstance(error, NOT_OF_ROWS) else {}
+            source, area = self.table.source(), self.workspace.area
+            damaged = source.damaged(area, due.compute) if source and not isinstance(error, NOT_OF_ROWS) else {}
             if not damaged:
                 self._fail(dict.fromkeys(due.compute, f"{type(error).__name__}: {str(error)[:2000]}"), due)
                 raise
@@ -94,64 +106,20 @@ class Step:
 
     def _attempt(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
         started = time.monotonic()
-        table, days, mode = self.table, due.compute, self.request.write_mode
-        spark = self.spark()
-        with computed(table, days, mode, self.workspace, spark=spark, versions=versions) as rows:
-            audited = audit(table, rows.after, days, accepted)
-            builds = judged(table, due, audited, accepted, versions=versions, request=self.request, workspace=self.workspace)
-            return self._commit(rows.new, builds, accepted, started)
+        table, request, workspace = self.table, self.request, self.workspace
 
-    def _commit(self, new: DataFrame, builds: list[Build], accepted: AcceptedBuilds, started: float) -> list[Build]:
-        """Write the accepted days in one commit and record every build; both under the table's lock."""
-        table = self.table
-        with writing(self.workspace.lake.root, table.name):
-            each, at = (time.monotonic() - started) / len(builds), datetime.now(UTC)
-            builds = [replace(build, seconds=round(each, 3), at=at) for build in self._rebased(builds, accepted)]
-            new_builds = [build for build in builds if build.outcome == "accepted"]
-            if new_builds:
-                days = [build.day for build in new_builds]
-                request = CommitRequest(
-                    table.partition_by,
-                    days,
-                    self.request.write_mode,
-                    table.key,
-                    self.request.identity,
-                    commit_metadata(new_builds),
-                )
-                rows = new.where(condition(table.partition_by, days)) if len(days) < len(builds) else new
-                version = self.workspace.lake.commit(rows, table.name, request)
-                builds = [replace(b, delta_version=version) if b.outcome == "accepted" else b for b in builds]
-            self.workspace.lake.ledger.append(builds)
-        return builds
+        def records(judgements: Sequence[Judgement]) -> list[Build]:
+            seconds, at = (time.monotonic() - started) / len(judgements), datetime.now(UTC)
+            return [record(each, table, request, at=at, versions=versions, seconds=seconds) for each in judgements]
 
-    def _rebased(self, builds: list[Build], accepted: AcceptedBuilds) -> list[Build]:
-        """`builds` after what others committed while this step computed: a day they wrote is no longer unchanged."""
-        name = self.table.name
-        known = max((b.delta_version for (table, _), b in accepted.items() if table == name), default=-1)
-        if self.workspace.lake.version(name) <= known:
-            return builds
-        self.workspace.lake.ledger.mend_held(name)
-        now = self.workspace.lake.ledger.accepted([name])
-        moved = {
-            b.day
-            for b in builds
-            if b.succeeded and _commit_of(now.get((name, b.day))) != _commit_of(accepted.get((name, b.day)))
-        }
-        if moved and self.request.write_mode != "overwrite":
-            raise Conflict(
-                f"Another writer committed to {name}, {min(moved)} to {max(moved)}, while this run was computing. "
-                "This run wrote nothing. Run it again."
-            )
-        return [replace(b, outcome="accepted") if b.day in moved and b.outcome == "unchanged" else b for b in builds]
+        with computed(table, due.compute, request, workspace, spark=self.spark(), versions=versions) as rows:
+            audited = audit(table, rows, due.compute, accepted)
+            judgements = judged(table, due, audited, accepted, workspace)
+            return committed(table, judgements, rows.commit, records, accepted, request, workspace)
 
-    def _fail(self, why: Mapping[date, str], due: Due) -> list[Build]:
-        builds = [
-            replace(self.request.failed(self.table, day, message), inputs=due.inputs.get(day, {}))
-            for day, message in why.items()
-        ]
+    def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
+        """Record days that could not be computed."""
+        judgements = [Judgement(day, "failed", text, due.inputs.get(day, Inputs())) for day, text in messages.items()]
+        builds = [record(each, self.table, self.request, at=datetime.now(UTC)) for each in judgements]
         self.workspace.lake.ledger.append(builds)
         return builds
-
-
-def _commit_of(build: Build | None) -> tuple[str, int]:
-    return ("", -1) if build is None else (build.fingerprint, build.delta_version)

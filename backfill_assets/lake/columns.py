@@ -1,0 +1,50 @@
+"""The columns of a table as its log keeps them: what a write may add to them, and what it may not change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deltalake import DeltaTable, Schema
+
+from backfill_assets.errors import UsageError
+
+
+def delta_schema(columns: str) -> Schema:
+    """The columns of a DataFrame (`rows.schema.json()`) as Delta's: every one of them may be null, as Spark's writer has it."""
+    return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
+
+
+def widened(table: DeltaTable, columns: str, folder: str) -> Schema:
+    """The table's columns, and after them those that only `columns` has; UsageError where a type is another.
+
+    Nothing else refuses that: the library takes the columns of an overwrite for the table's from then on.
+    """
+    stored, declared = json.loads(table.schema().to_json())["fields"], _nullable(json.loads(columns))["fields"]
+    types = {field["name"]: field["type"] for field in stored}
+    changed = [
+        f"{field['name']} is {_words(types[field['name']])}, now {_words(field['type'])}"
+        for field in declared
+        if field["name"] in types and _nullable(types[field["name"]]) != field["type"]
+    ]
+    if changed:
+        raise UsageError(
+            f"The columns of {folder} cannot change their type: {'; '.join(changed)}. Nothing was committed. Declare the types "
+            "as they were, or give the columns other names."
+        )
+    new = [field for field in declared if field["name"] not in types]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()
+
+
+def _nullable(kind: Any) -> Any:
+    """The same type with nulls allowed everywhere in it, and without comments."""
+    if isinstance(kind, list):
+        return [_nullable(each) for each in kind]
+    if not isinstance(kind, dict):
+        return kind
+    allowed = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in kind}
+    return {name: _nullable(value) for name, value in kind.items()} | allowed | ({"metadata": {}} if "metadata" in kind else {})
+
+
+def _words(kind: Any) -> str:
+    return kind if isinstance(kind, str) else str(kind["type"])

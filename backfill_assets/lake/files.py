@@ -1,0 +1,142 @@
+"""Data files between Spark and a table's log: Spark writes and reads plain parquet, and no log is put together in the JVM.
+
+Files lie at `<table>/<a name of their own>/<day column>=YYYY-MM-DD/part-*.parquet`. The folder is one write's own, so that
+writes do not meet, what belongs to one is known by listing it, and nothing is renamed (object stores cannot). A name that
+does not begin with an underscore, so that a vacuum clears away what was never committed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from backfill_assets.lake.slice import DataFile, Slice, files_of
+
+# A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and only if it is short:
+# Delta cuts longer texts off, and a bound that was cut must be rounded up.
+BOUNDED_COLUMNS, LONGEST_TEXT = 4, 32
+# Spark looks at each path it is given; a table's own log is quicker from here on.
+MOST_PATHS = 500
+# The file names Spark gives need no escaping; where another writer's do, Delta reads them.
+PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
+
+
+def write(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
+    """Write `rows` as files of one day each in the folder of a table. Nobody sees them until they are committed."""
+    name = uuid.uuid4().hex
+    writer = rows.write.partitionBy(column).option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer.parquet(f"{folder}/{name}")
+    return list(_written(folder, name, column))
+
+
+def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
+    store = _store(folder)
+    prefix = f"{name}/{column}="
+    for info in store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True)):
+        if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet"):
+            day = date.fromisoformat(info.path[len(prefix) :].partition("/")[0])
+            yield measured(store, info, day)
+
+
+def _store(folder: str) -> FileSystem:
+    """The files below `folder`, a directory or an object-store prefix, with the same credentials as Delta's."""
+    if "://" in folder:
+        return PyFileSystem(DeltaStorageHandler(folder))
+    return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
+
+
+def measured(store: FileSystem, info: FileInfo, day: date) -> DataFile:
+    """A file with the figures that its footer tells."""
+    with store.open_input_file(info.path) as opened:
+        footer = pq.read_metadata(opened)
+    columns = [_column(footer, n) for n in range(min(footer.num_columns, BOUNDED_COLUMNS))]
+    return DataFile(
+        path=info.path,
+        day=day,
+        size=info.size,
+        rows=footer.num_rows,
+        modified_ms=info.mtime_ns // 1_000_000 if info.mtime_ns else 0,
+        nulls={name: nulls for name, nulls, _, _ in columns if nulls is not None},
+        lowest={name: low for name, _, low, _ in columns if low is not None},
+        highest={name: high for name, _, _, high in columns if high is not None},
+    )
+
+
+def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]:
+    """Of one column its name, nulls and bounds; None for what the footer does not tell, or not exactly."""
+    parts = [footer.row_group(g).column(n) for g in range(footer.num_row_groups)]
+    name = parts[0].path_in_schema if parts else ""
+    figures = [part.statistics for part in parts]
+    if not figures or "." in name or any(each is None or not each.has_null_count for each in figures):
+        return name, None, None, None
+    nulls = sum(each.null_count for each in figures)
+    told = [each for each in figures if each.has_min_max]
+    all_null = [each.num_values == 0 for each in figures if not each.has_min_max]
+    if not told or not all(all_null):
+        return name, nulls, None, None
+    return name, nulls, _bound(min(each.min for each in told)), _bound(max(each.max for each in told))
+
+
+def _bound(value: Any) -> Any:
+    if type(value) is date:
+        return value.isoformat()
+    return value if type(value) is int or (type(value) is str and len(value) <= LONGEST_TEXT) else None
+
+
+def read(spark: SparkSession, folder: str, rows: Slice, columns: str) -> DataFrame:
+    """The rows of a slice; none, in the declared `columns`, where there is no table yet."""
+    if rows.version < 0:
+        return spark.createDataFrame([], columns)
+    table = DeltaTable(folder, version=rows.version)
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    files = files_of(table, rows.column, rows.days)
+    if not files:
+        return spark.createDataFrame([], schema)
+    if table.protocol().min_reader_version > 1 or len(files) > MOST_PATHS or not _tell_their_day(files, rows.column):
+        frame = spark.read.format("delta").option("versionAsOf", rows.version).load(folder)
+        return frame.where(rows.condition)
+    return read_files(spark, folder, files, rows.column, schema)
+
+
+def _tell_their_day(files: Iterable[DataFile], column: str) -> bool:
+    """Whether each path lies in the table and names its day, as those that we and Delta write do."""
+    ours = (PLAIN_PATH.fullmatch(f.path) and f.path.split("/")[-2:-1] == [f"{column}={f.day}"] for f in files)
+    return all(ours)
+
+
+def read_files(spark: SparkSession, folder: str, files: Sequence[DataFile], column: str, schema: StructType) -> DataFrame:
+    """The rows of data files of the table in `folder`, each with its day. Columns that older files lack are null."""
+    if not files:
+        return spark.createDataFrame([], schema)
+    within = StructType([f for f in schema.fields if f.name != column])
+    # The paths are names, not patterns.
+    frame = spark.read.schema(within).option("__globPaths__", "false").parquet(*[f"{folder}/{file.path}" for file in files])
+    day = F.regexp_extract(F.col("_metadata.file_path"), f"/{re.escape(column)}=([^/]*)/[^/]*$", 1).cast("date")
+    return frame.select(*[day.alias(column) if name == column else F.col(f"`{name}`") for name in schema.names])
+
+
+def remove(folder: str, files: Iterable[DataFile]) -> None:
+    """Delete data files that were never committed. What cannot be deleted is left to a vacuum."""
+    store = _store(folder)
+    for file in files:
+        with suppress(OSError):
+            store.delete_file(file.path)
+
+
+def schema_of(spark: SparkSession, columns: str) -> StructType:
+    """The declared columns as a schema; Spark's own parser reads them, on either kind of session."""
+    return spark.createDataFrame([], columns).schema

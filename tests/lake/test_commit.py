@@ -1,0 +1,273 @@
+"""Spark writes files, one act commits them with `deltalake`: whatever reads a table sees the same rows."""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.lake.columns import delta_schema
+from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.files import read, write
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.recovery import builds_of
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.slice import Slice, files_of
+
+NAME, DAYS = "raw/a", tuple(date(2019, 9, n) for n in range(1, 6))
+FIRST, SECOND, THIRD, FOURTH, _ = DAYS
+AT = datetime(2019, 9, 1, 12, 30, 15, 123456, tzinfo=UTC)
+COLUMNS = "n BIGINT, day DATE, at TIMESTAMP, note STRING, fields MAP<STRING, STRING>, names ARRAY<STRING>, share DOUBLE"
+
+
+def row(day: date, n: int | None) -> tuple:
+    return n, day, AT, None if n is None else f"Ä{n}", {"a": f"{n}", "b": None}, [None, "x"], float("nan")
+
+
+def accepted(*days: date, outcome: str = "accepted", run: str = "a run") -> list[Build]:
+    return [Build(NAME, day, outcome, run, "1") for day in days]  # type: ignore[arg-type]
+
+
+class Given:
+    """A lake with one table, written by the act."""
+
+    def __init__(self, root: Path, spark):
+        self.root, self.spark, self.folder = str(root), spark, f"{root}/{NAME}"
+
+    def files(self, *rows: tuple, columns: str = COLUMNS, append_as: str = "") -> FileCommit:
+        frame = self.spark.createDataFrame(list(rows), columns)
+        return FileCommit(self.folder, "day", write(frame, self.folder, "day"), frame.schema.json(), append_as)
+
+    def commit(self, *rows: tuple, days: tuple[date, ...], columns: str = COLUMNS, append_as: str = "") -> list[Build]:
+        made = self.files(*rows, columns=columns, append_as=append_as)
+        return commit_and_record(self.root, NAME, lambda: accepted(*days), made)
+
+    def by_delta(self, version: int | None = None) -> list[tuple]:
+        reader = self.spark.read.format("delta")
+        frame = (reader if version is None else reader.option("versionAsOf", version)).load(self.folder)
+        return ordered(frame.select("day", "n").collect())
+
+    def by_slice(self, version: int, days=DAYS, columns: str = "day, n") -> list[tuple]:
+        frame = read(self.spark, self.folder, Slice(NAME, "day", tuple(days), version), COLUMNS)
+        return ordered(frame.selectExpr(*columns.split(", ")).collect())
+
+    def by_library(self, version: int | None = None) -> list[tuple]:
+        found = DeltaTable(self.folder, version=version).to_pyarrow_table()
+        return ordered(zip(found["day"].to_pylist(), found["n"].to_pylist(), strict=True))
+
+    def by_duckdb(self, version: int | None = None) -> list[tuple]:
+        # By way of the library: DuckDB's own Delta extension must be downloaded.
+        held = DeltaTable(self.folder, version=version).to_pyarrow_dataset()
+        with duckdb.connect() as database:
+            database.register("held", held)
+            return ordered(database.execute("SELECT day, n FROM held").fetchall())
+
+
+def ordered(rows) -> list[tuple]:
+    return sorted((tuple(r) for r in rows), key=repr)
+
+
+@pytest.fixture
+def given(tmp_path, spark) -> Given:
+    return Given(tmp_path / "lake", spark)
+
+
+def test_every_version_is_read_alike_by_everyone(given):
+    given.commit(row(FIRST, 1), row(SECOND, 2), row(THIRD, 3), days=(FIRST, SECOND, THIRD))
+    given.commit(row(THIRD, 4), row(THIRD, None), days=(FIRST, THIRD))  # a gap between them, and the first comes out empty
+    given.commit(row(FOURTH, 5), days=(FOURTH,))
+    want = [
+        [(FIRST, 1), (SECOND, 2), (THIRD, 3)],
+        [(SECOND, 2), (THIRD, 4), (THIRD, None)],
+        [(SECOND, 2), (THIRD, 4), (THIRD, None), (FOURTH, 5)],
+    ]
+    for version, rows in enumerate(want):
+        for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
+            assert seen(version) == ordered(rows), (seen.__name__, version)
+
+
+def test_every_kind_of_column_comes_back_as_it_was(given):
+    given.commit(row(FIRST, 1), row(FIRST, None), days=(FIRST,))
+    by_delta = given.spark.read.format("delta").load(given.folder)
+    by_slice = read(given.spark, given.folder, Slice(NAME, "day", (FIRST,), 0), COLUMNS)
+    assert by_slice.schema == by_delta.schema == given.spark.createDataFrame([], COLUMNS).schema
+    assert repr(ordered(by_slice.collect())) == repr(ordered(by_delta.collect()))
+    assert DeltaTable(given.folder).to_pyarrow_table()["at"].to_pylist() == [AT, AT]
+    assert DeltaTable(given.folder).protocol().min_reader_version == 1
+
+
+def test_a_slice_holds_its_days_and_no_others(given):
+    given.commit(*[row(day, n) for n, day in enumerate(DAYS)], days=DAYS)
+    assert given.by_slice(0, [FIRST, FOURTH]) == [(FIRST, 0), (FOURTH, 3)]
+    assert given.by_slice(0, [date(2020, 1, 1)]) == given.by_slice(0, []) == given.by_slice(-1) == []
+
+
+def test_a_table_can_be_made_without_rows(given):
+    assert [b.delta_version for b in given.commit(days=(FIRST,))] == [0]
+    assert given.by_delta() == given.by_slice(0) == given.by_library() == []
+
+
+def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
+    made = given.files(row(FIRST, 1), row(SECOND, 2))
+    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST) + accepted(SECOND, outcome="failed"), made)
+    assert [(b.day, b.outcome, b.delta_version) for b in builds] == [(FIRST, "accepted", 0), (SECOND, "failed", -1)]
+    assert given.by_delta() == [(FIRST, 1)]
+    assert sorted(b.day for b in Ledger(given.root).builds()) == [FIRST, SECOND]
+
+
+def test_the_commit_tells_of_its_builds_to_the_library_and_to_spark(given):
+    given.commit(row(FIRST, 1), days=(FIRST,))
+    given.commit(row(SECOND, 1), days=(SECOND,))
+    told = {commit["version"]: builds_of(commit) for commit in DeltaTable(given.folder).history()}
+    assert {version: [b.day for b in builds] for version, builds in told.items()} == {0: [FIRST], 1: [SECOND]}
+    history = given.spark.sql(f"DESCRIBE HISTORY delta.`{given.folder}`").orderBy("version").collect()
+    assert [json.loads(commit.userMetadata)["builds"][0]["day"] for commit in history] == ["2019-09-01", "2019-09-02"]
+
+
+def test_files_that_were_never_committed_are_seen_by_nobody_and_a_vacuum_takes_them(given):
+    given.commit(row(FIRST, 1), days=(FIRST,))
+    given.files(row(FIRST, 2), row(SECOND, 2))
+    assert given.by_delta() == given.by_slice(0) == given.by_library() == [(FIRST, 1)]
+    unused = DeltaTable(given.folder).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True)
+    assert len([file for file in unused if file.endswith(".parquet")]) == 2
+
+
+def test_files_of_an_older_version_are_put_back_by_one_commit(given):
+    given.commit(row(FIRST, 1), row(SECOND, 2), row(THIRD, 3), days=(FIRST, SECOND, THIRD))
+    given.commit(row(FIRST, 4), row(SECOND, 5), row(THIRD, 6), days=(FIRST, SECOND, THIRD))
+    before = DeltaTable(given.folder, version=0)
+    back = FileCommit(given.folder, "day", files_of(before, "day", [FIRST, THIRD]), before.schema().to_json())
+    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST, THIRD, outcome="restored"), back)
+    assert {b.delta_version for b in builds} == {2}
+    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
+        assert seen(2) == [(FIRST, 1), (SECOND, 5), (THIRD, 3)]
+    unused = DeltaTable(given.folder).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
+    assert len([file for file in unused if file.endswith(".parquet")]) == 3
+
+
+def test_spark_merges_into_it_and_slices_are_read_after_that(given):
+    given.commit(row(FIRST, 1), row(SECOND, 2), days=(FIRST, SECOND))
+    given.spark.createDataFrame([row(SECOND, 9)], COLUMNS).createOrReplaceTempView("merged")
+    given.spark.sql(
+        f"MERGE INTO delta.`{given.folder}` AS old USING merged AS new ON old.day = new.day "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    ).collect()
+    given.commit(row(THIRD, 3), days=(THIRD,))
+    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
+        assert seen(2) == [(FIRST, 1), (SECOND, 9), (THIRD, 3)]
+
+
+def test_a_table_that_spark_made_is_gone_on_with(given):
+    given.spark.createDataFrame([row(FIRST, 1)], COLUMNS).write.format("delta").partitionBy("day").save(given.folder)
+    given.commit(row(SECOND, 2), days=(SECOND,))
+    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
+        assert seen(1) == [(FIRST, 1), (SECOND, 2)]
+
+
+@pytest.mark.parametrize("append_as", ["", "a run"], ids=["replacing", "appending"])
+def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given, append_as):
+    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING", append_as=append_as)
+    given.commit((3, THIRD), days=(THIRD,), columns="n INT, day DATE")  # one that lacks it, in another order
+    assert DeltaTable(given.folder).version() == 2
+    rows = read(given.spark, given.folder, Slice(NAME, "day", DAYS, 2), "")
+    assert ordered(rows.collect()) == [(FIRST, 1, None), (SECOND, 2, "x"), (THIRD, 3, None)]
+    assert rows.schema == given.spark.read.format("delta").load(given.folder).schema
+
+
+def test_another_type_is_refused_and_nothing_is_written(given):
+    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    with pytest.raises(UsageError, match=r"n is integer, now string\. Nothing was committed"):
+        given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
+    assert DeltaTable(given.folder).version() == 0
+    assert [b.day for b in Ledger(given.root).builds()] == [FIRST]
+
+
+def test_an_append_is_committed_once_under_its_name(given):
+    for _ in range(2):
+        given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/1")
+    given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/2")
+    assert given.by_delta() == given.by_library() == [(FIRST, 1), (FIRST, 1)]
+
+
+def test_a_column_that_is_required_may_be_null_in_the_table():
+    columns = pa.schema(
+        [pa.field("day", pa.date32(), nullable=False), pa.field("a", pa.list_(pa.field("x", pa.int32(), False)))]
+    )
+    as_json = json.dumps(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": "day", "type": "date", "nullable": False, "metadata": {"comment": "x"}},
+                {
+                    "name": "a",
+                    "type": {"type": "array", "elementType": "integer", "containsNull": False},
+                    "nullable": True,
+                    "metadata": {},
+                },
+            ],
+        }
+    )
+    assert columns.names == [f.name for f in delta_schema(as_json).fields]
+    assert all(field.nullable for field in delta_schema(as_json).fields)
+
+
+def test_who_comes_second_decides_again(given):
+    given.commit(row(FIRST, 1), days=(FIRST,))
+    made, other = given.files(row(SECOND, 2)), given.files(row(SECOND, 3))
+    asked: list[int] = []
+
+    class Overtaken(FileCommit):
+        def __call__(self, days, metadata):
+            if len(asked) == 1:  # another writer commits between opening the table and committing
+                other(days, metadata)
+                raise CommitFailedError("overtaken")
+            return super().__call__(days, metadata)
+
+    def decide() -> list[Build]:
+        asked.append(1)
+        return accepted(SECOND)
+
+    late = Overtaken(made.folder, "day", made.files, made.columns)
+    assert [b.delta_version for b in commit_and_record(given.root, NAME, decide, late)] == [2]
+    assert len(asked) == 2
+    assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
+
+
+def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
+    given.commit(row(FIRST, 1), days=(FIRST,))
+
+    def decide() -> list[Build]:
+        raise Conflict("another writer came first")
+
+    with pytest.raises(Conflict):
+        commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 2)))
+    assert given.by_delta() == [(FIRST, 1)]
+    assert len(Ledger(given.root).builds()) == 1
+
+
+def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):
+    given = Given(tmp_path / "a läke [1]", spark)
+    given.commit(row(FIRST, 1), row(SECOND, 2), days=(FIRST, SECOND))
+    given.commit(row(SECOND, 3), days=(SECOND,))
+    for seen in (given.by_slice, given.by_library, given.by_duckdb, given.by_delta):
+        assert seen(1) == [(FIRST, 1), (SECOND, 3)]
+
+
+def test_figures_of_a_file_are_those_spark_would_give(given):
+    given.commit(row(FIRST, 1), row(FIRST, 7), row(FIRST, None), days=(FIRST,))
+    files = files_of(DeltaTable(given.folder), "day", [FIRST])
+    assert (sum(f.rows or 0 for f in files), sum(f.nulls["n"] for f in files)) == (3, 1)
+    assert (min(f.lowest.get("n", 9) for f in files), max(f.highest.get("n", 0) for f in files)) == (1, 7)
+
+
+def test_more_files_than_spark_should_look_at_are_read_by_delta(given, monkeypatch):
+    monkeypatch.setattr("backfill_assets.lake.files.MOST_PATHS", 2)
+    days = [FIRST + timedelta(days=n) for n in range(4)]
+    given.commit(*[row(day, 1) for day in days], days=tuple(days))
+    assert given.by_slice(0, days) == [(day, 1) for day in days]
