@@ -22,11 +22,14 @@ from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.plan import Plan, PlanOptions, make
-from backfill_assets.plan.selection import Graph, Selection, Selector, choose
+from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Selection, Selector, select
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.step.due import OF_SOURCE, inputs_of
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.graph import Graph
+from tests.plan.workspaces import workspace_of
 
 SIZES = (1_000, 10_000, 100_000)
 FIRST = date(1975, 1, 1)
@@ -37,7 +40,7 @@ class Delivered:
 
     name = "outage_events"
 
-    def fingerprints(self, days: Sequence[date]) -> dict[date, str]:
+    def fingerprints(self, area: Any, days: Sequence[date]) -> dict[date, str]:
         return dict.fromkeys(days, "f" * 32)
 
 
@@ -89,12 +92,12 @@ def measured(partitions: int) -> Times:
 
 
 def look(every: Sequence[Table], calendar: Calendar, known: Latest) -> Status:
-    return status_of(every, calendar.days(), latest=known, calendar=calendar)
+    return status_of(workspace_of(every, calendar), every, calendar.days(), latest=known)
 
 
 def planned(every: Sequence[Table], calendar: Calendar, status: Status) -> Plan:
     graph = Graph(every, calendar)
-    selection: Selection = choose(Selector([t.name for t in every], calendar.days(), downstream=True), graph, status.partitions)
+    selection: Selection = select(Selector([t.name for t in every], calendar.days(), downstream=True), graph, status.partitions)
     plan = make(selection, graph, PlanOptions(days_per_run=100))
     assert plan.id
     return plan

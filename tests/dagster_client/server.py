@@ -20,16 +20,22 @@ from backfill_assets.calendar import as_day, between
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.latest import Latest, Partition
-from backfill_assets.plan.plan import Plan, PlanOptions, make, read
+from backfill_assets.plan.look import Look
+from backfill_assets.plan.plan import Plan, make, read
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import Remaining, remaining_of
-from backfill_assets.plan.selection import Graph, Selection, Selector, choose
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Selection, Selector, select
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
+from backfill_assets.rebuild.watch import Watch
 from backfill_assets.step.due import sort_out
-from backfill_assets.step.request import Order
+from backfill_assets.step.request import StepRequest
+from backfill_assets.tables.graph import Graph
+from backfill_assets.workspace import Workspace
+from tests.plan.workspaces import workspace_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -77,23 +83,39 @@ class Server:
 
     def planned(self, options: PlanOptions, tables: Iterable[str] = (), days: Iterable[date] = (), **selector: Any) -> Plan:
         names = list(tables) or [table.name for table in self.graph.tables]
-        selection: Selection = choose(
+        selection: Selection = select(
             Selector(names, list(days) or self.graph.calendar.days(), **selector), self.graph, self.status()
         )
         return make(selection, self.graph, options)
 
     def status(self) -> Any:
         days = self.graph.calendar.days()
-        return status_of(self.graph.tables, days, latest=self.record, calendar=self.graph.calendar).partitions
+        return status_of(self.workspace, self.graph.tables, days, latest=self.record).partitions
 
     def rebuild(self, plan: Plan) -> Rebuild:
+        self.plans.keep(plan.id, plan.contents())
+        return Rebuild(Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now), self.look_at(plan))
+
+    def watch(self, plan: Plan) -> Watch:
+        return Watch(plan, self.plans, self.look_at(plan), self.now, self.dagster)
+
+    def look_at(self, plan: Plan) -> Look:
         def look(before: Any, given_up: Any) -> Remaining:
             return remaining_of(plan, self.graph, self.status(), self.record, before=before, given_up=given_up)
 
-        plans = Plans(str(self.lake))
-        plans.keep(plan.id, plan.contents())
-        dagster = Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
-        return Rebuild(Launcher(plan, dagster, plans, "ada", self.sleep, self.now), look)
+        return look
+
+    @property
+    def plans(self) -> Plans:
+        return Plans(str(self.lake))
+
+    @property
+    def dagster(self) -> Dagster:
+        return Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of(self.graph.tables, self.graph.calendar, str(self.lake))
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.asked += 1
@@ -167,15 +189,17 @@ class Server:
         plan = read(Plans(str(self.lake)).read(plan_id), plan_id)
         for table in self.graph.tables:
             days = sorted(day for name, day in backfill.partitions if name == table.name)
-            order = Order(backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys())
+            request = StepRequest(
+                backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
+            )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
-                accepted, refused = self.record.accepted, order.refused(table, self.every, self.graph.calendar)
-                force = order.forced(table, [day], accepted)
-                own = sort_out(table, [day], accepted=accepted, calendar=self.graph.calendar, force=force, refused=refused)
+                accepted, refused = self.record.accepted, request.refused(table, self.every, self.graph.calendar)
+                force = request.forced(table, [day], accepted)
+                own = sort_out(table, [day], self.workspace, accepted=accepted, force=force, refused=refused)
                 if not own.compute:
                     continue
                 self.built[table.name, day] += 1
-                build = order.failed(table, day, "no_nulls: 3 nulls")
+                build = request.failed(table, day, "no_nulls: 3 nulls")
                 if (table.name, day) not in self.failing:
                     mark = f"{table.name}{day}"
                     build = replace(

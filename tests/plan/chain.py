@@ -20,15 +20,15 @@ class Delivery:
 
     name = "lines"
 
-    def fingerprints(self, those: Sequence[date]) -> dict[date, str | SourceError]:
-        return {at: NotDelivered(f"no source for {at}") if at == day(9) else f"lines of {at}" for at in those}
+    def fingerprints(self, area: Any, days: Sequence[date]) -> dict[date, str | SourceError]:
+        return {at: NotDelivered(f"no source for {at}") if at == day(9) else f"lines of {at}" for at in days}
 
-    def described(self, at: date) -> list[str]:
-        return [f"lines of {at}"]
+    def described(self, area: Any, day: date) -> list[str]:
+        return [f"lines of {day}"]
 
-    def read(self, spark: Any, those: Any) -> Any: ...
+    def read(self, area: Any, spark: Any, days: Any) -> Any: ...
 
-    def damaged(self, those: Any) -> Any:
+    def damaged(self, area: Any, days: Any) -> Any:
         return {}
 
 

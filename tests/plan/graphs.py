@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import Partition
-from backfill_assets.plan.selection import Graph, Selector
+from backfill_assets.plan.selection import Selector
 from backfill_assets.plan.status import Finding, State
 from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.tables.graph import Graph
 from tests.deliveries import day
 
 LENGTH = 8
@@ -54,7 +55,7 @@ def known(draw, graph: Graph) -> dict[Partition, Finding]:
 
 
 @st.composite
-def wishes(draw, graph: Graph) -> Selector:
+def selectors(draw, graph: Graph) -> Selector:
     names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
     days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
     only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.plan.chunks import Chunk, cut
-from backfill_assets.plan.selection import Graph
+from backfill_assets.tables.graph import Graph
 from tests.deliveries import day, days
 from tests.plan.chain import history, outages, raw, updates
 from tests.plan.graphs import CALENDAR, every, graphs, reads

@@ -9,26 +9,28 @@ import pytest
 
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.estimate import Estimate, estimate
-from backfill_assets.plan.plan import Plan, PlanOptions, make, read
-from backfill_assets.plan.selection import Graph, Selection
+from backfill_assets.plan.plan import FORMAT, Plan, make, read
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Selection
+from backfill_assets.tables.graph import Graph
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, built, history, outages, raw, updates
 
 GRAPH = Graph((raw, updates, outages, history), CALENDAR)
-CELLS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {(updates.name, day(0)): "failed"}
+PARTITIONS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {(updates.name, day(0)): "failed"}
 
 
-def plan(partitions=CELLS, graph=GRAPH, **options) -> Plan:
+def plan(partitions=PARTITIONS, graph=GRAPH, **options) -> Plan:
     return make(Selection(dict(partitions)), graph, PlanOptions(**options))
 
 
 def test_the_same_plan_has_the_same_id_whatever_the_order_of_asking():
-    assert plan(dict(reversed(CELLS.items()))).id == plan().id
+    assert plan(dict(reversed(PARTITIONS.items()))).id == plan().id
 
 
 OTHERS = {
-    "fewer days": plan(dict(list(CELLS.items())[1:])),
-    "another reason for a day": plan(CELLS | {(raw.name, day(0)): "forced"}),
+    "fewer days": plan(dict(list(PARTITIONS.items())[1:])),
+    "another reason for a day": plan(PARTITIONS | {(raw.name, day(0)): "forced"}),
     "another reason for the plan": plan(reason="to see"),
     "another cut": plan(days_per_run=2),
     "another way of writing": plan(write_mode="merge"),
@@ -43,7 +45,7 @@ def test_anything_else_is_another_plan(other):
 
 
 def test_a_plan_is_read_as_it_was_written():
-    made = plan(days_per_run=2, budget_minutes=30.0, reason="to see")
+    made = plan(days_per_run=2, budget="30m", reason="to see")
     assert read(made.contents(), made.id) == made
 
 
@@ -85,18 +87,18 @@ def test_each_chunk_waits_for_the_daemon():
 
 def test_a_table_without_a_record_is_unknown():
     record = built(raw, 0, seconds=60.0).values()
-    found = estimate(CELLS, record)
+    found = estimate(PARTITIONS, record)
     assert found == Estimate(4.0, 0.0, (updates.name,))
-    assert found.told() == "about 4.0 minutes, give or take 0.0; unknown for staging/u: the canary will tell"
-    assert estimate(CELLS, []).told() == "unknown for raw/a, staging/u: the canary will tell"
+    assert found.text() == "about 4.0 minutes, give or take 0.0; unknown for staging/u: the canary will tell"
+    assert estimate(PARTITIONS, []).text() == "unknown for raw/a, staging/u: the canary will tell"
 
 
 def test_failed_days_say_nothing_of_how_long_a_day_takes():
     failed = [replace(b, outcome="failed") for b in built(raw, 0, seconds=60.0).values()]
-    assert estimate(CELLS, failed).unknown == (raw.name, updates.name)
+    assert estimate(PARTITIONS, failed).unknown == (raw.name, updates.name)
 
 
 def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
-    text = plan().contents().replace('"format": 1', '"format": 0')
+    text = plan().contents().replace(f'"format": {FORMAT}', '"format": 0')
     with pytest.raises(UsageError, match=r"was made by another version of this project\. Nothing was started\. Plan again\."):
         read(text, plan().id)

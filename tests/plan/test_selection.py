@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.lake.latest import Partition
-from backfill_assets.plan.selection import KINDS, OUTDATED, Graph, Selection, Selector, choose
+from backfill_assets.plan.selection import KINDS, OUTDATED, Selection, Selector, select
 from backfill_assets.plan.status import Finding, State
-from tests.plan.graphs import every, graphs, known, reads, wishes
+from backfill_assets.tables.graph import Graph
+from tests.plan.graphs import every, graphs, known, reads, selectors
 
 
 def naive(selector: Selector, graph: Graph, status: dict[Partition, Finding]) -> tuple[set[Partition], set[Partition]]:
@@ -31,7 +32,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, Finding]) ->
         if not more:
             break
     chosen = possible(wanted, graph, status)
-    left_out = asked - chosen
+    blocked = asked - chosen
     while selector.downstream:
         more = {
             r for r in partitions for c in chosen
@@ -40,7 +41,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, Finding]) ->
         chosen |= more
         if not more:
             break
-    return possible(chosen, graph, status), left_out
+    return possible(chosen, graph, status), blocked
 
 
 def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Finding]) -> set[Partition]:
@@ -49,7 +50,7 @@ def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Findi
         bad = {
             c for c in kept
             if status[c].undelivered
-            or any(reads(graph, c, o, needed=True) and o not in kept and not status[o].succeeded for o in every(graph))
+            or any(reads(graph, c, o, needed=True) and o not in kept and not status[o].is_built for o in every(graph))
         }  # fmt: skip
         if not bad:
             return kept
@@ -59,20 +60,20 @@ def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Findi
 @given(st.data())
 def test_it_chooses_what_the_naive_model_chooses(data):
     graph = data.draw(graphs())
-    status, selector = data.draw(known(graph)), data.draw(wishes(graph))
-    selection, (chosen, left_out) = choose(selector, graph, status), naive(selector, graph, status)
+    status, selector = data.draw(known(graph)), data.draw(selectors(graph))
+    selection, (chosen, blocked) = select(selector, graph, status), naive(selector, graph, status)
     assert set(selection.partitions) == chosen
-    assert set(selection.left_out) == left_out - chosen
+    assert set(selection.blocked) == blocked - chosen
 
 
 @given(st.data())
 def test_nothing_needed_is_missing_and_nothing_chosen_is_without_a_reason(data):
     graph = data.draw(graphs())
-    status, selector = data.draw(known(graph)), data.draw(wishes(graph))
-    selection: Selection = choose(selector, graph, status)
+    status, selector = data.draw(known(graph)), data.draw(selectors(graph))
+    selection: Selection = select(selector, graph, status)
     for partition in selection.partitions:
         needed = [other for other in every(graph) if reads(graph, partition, other, needed=True)]
-        assert all(other in selection.partitions or status[other].succeeded for other in needed)
+        assert all(other in selection.partitions or status[other].is_built for other in needed)
     assert all(selection.partitions.values())
-    assert all(selection.left_out.values())
-    assert not set(selection.partitions) & set(selection.left_out)
+    assert all(selection.blocked.values())
+    assert not set(selection.partitions) & set(selection.blocked)

@@ -16,13 +16,14 @@ from backfill_assets.plan.status import Finding, State, status_of
 from backfill_assets.step.due import OF_SOURCE, sort_out
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Delivery, built, history, outages, raw, up_to_date, updates
+from tests.plan.workspaces import workspace_of
 
 CHAIN = (raw, updates, outages, history)
 
 
 def found(table, number, accepted, *, calendar=CALENDAR, failed=(), running=None) -> Finding:
     latest = Latest(accepted | {(b.table, b.day): b for b in failed}, accepted)
-    return status_of([table], [day(number)], latest=latest, calendar=calendar, running=running).partitions[
+    return status_of(workspace_of([table], calendar), [table], [day(number)], latest=latest, running=running).partitions[
         table.name, day(number)
     ]
 
@@ -60,8 +61,8 @@ def test_other_files_than_before_are_told_from_other_inputs():
 
 def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
     class Damaged(Delivery):
-        def fingerprints(self, those):
-            return {at: SourceError(f"the source for {at} is damaged") for at in those}
+        def fingerprints(self, area, days):
+            return {at: SourceError(f"the source for {at} is damaged") for at in days}
 
     damaged = replace(raw, reads={"lines": Damaged()})
     assert found(damaged, 3, delivered(3)) == Finding(State.SOURCE_CHANGED, "the source for 2019-08-18 is damaged")
@@ -110,7 +111,7 @@ def test_on_a_calendar_that_has_ended_every_day_is_due():
 
 def test_days_are_gathered_by_state_in_order():
     accepted = delivered(1, delivered(2, delivered(5, mark="other")))
-    status = status_of([raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted), calendar=CALENDAR)
+    status = status_of(workspace_of([raw], CALENDAR), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted))
     expected = {State.UP_TO_DATE: days(1, 2), State.MISSING: days(3), State.SOURCE_CHANGED: days(5)}
     assert status.of(raw.name) == expected
     assert list(status.of(raw.name)) == list(expected)
@@ -135,11 +136,12 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
             delivered_too = {f"{OF_SOURCE}lines@{day(n)}": f"lines of {day(n)}"} if CHAIN[t] is raw else {}
             now = up_to_date(CHAIN[t], [n], accepted)[CHAIN[t].name, day(n)]
             accepted[CHAIN[t].name, day(n)] = replace(accepted[CHAIN[t].name, day(n)], inputs=now.inputs | delivered_too)
-    status = status_of(CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted), calendar=CALENDAR)
+    workspace = workspace_of(CHAIN, CALENDAR)
+    status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
     for table in CHAIN:
         for at in CALENDAR.days():
-            due = sort_out(table, [at], accepted=accepted, calendar=CALENDAR)
+            due = sort_out(table, [at], workspace, accepted=accepted)
             known = status.partitions[table.name, at].state == State.UP_TO_DATE
             moved_away = at in due.undelivered and (table.name, at) in accepted
-            held = at in due.held and (table.name, at) in accepted
-            assert known == (at in due.up_to_date) or moved_away or held
+            blocked = at in due.blocked and (table.name, at) in accepted
+            assert known == (at in due.up_to_date) or moved_away or blocked

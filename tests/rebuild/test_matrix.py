@@ -9,14 +9,14 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from backfill_assets.lake.latest import Partition
-from backfill_assets.plan.plan import PlanOptions
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import WorkState
-from backfill_assets.plan.selection import Graph
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Server, ended
 from tests.plan.graphs import CALENDAR, SHAPES, every, graphs, reads
 
-HOW = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
+OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
 
 
 def needing(graph: Graph, failed: set[Partition]) -> set[Partition]:
@@ -30,14 +30,14 @@ def needing(graph: Graph, failed: set[Partition]) -> set[Partition]:
 def check(server: Server, planned: set[Partition], end: Progress) -> None:
     """What must hold of any rebuild that was not stopped, of a plan in which every day is due."""
     failed = server.failing & planned
-    held = needing(server.graph, failed) & planned
-    assert not failed & held
-    assert {partition for partition, count in server.built.items() if count} == planned - held
+    blocked = needing(server.graph, failed) & planned
+    assert not failed & blocked
+    assert {partition for partition, count in server.built.items() if count} == planned - blocked
     assert set(server.built.values()) <= {1}
     assert set(server.requested().values()) == {1}
-    assert planned - held <= set(server.requested()) <= planned
-    assert {c for c, state in end.left.states.items() if state == WorkState.FAILED} == failed
-    assert {c for c, state in end.left.states.items() if state == WorkState.HELD} == held
+    assert planned - blocked <= set(server.requested()) <= planned
+    assert {c for c, state in end.remaining.states.items() if state == WorkState.FAILED} == failed
+    assert {c for c, state in end.remaining.states.items() if state == WorkState.BLOCKED} == blocked
     assert (end.ending, end.over) == (Ending.PARTIAL if failed else Ending.DONE, True)
 
 
@@ -53,7 +53,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
     order = data.draw(st.sampled_from(["asc", "desc"]), label="order")
     server = Server(graph, tmp_path_factory.mktemp("lake"))
     asked = CALENDAR.days() if which == "all days" else sorted(data.draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
-    plan = server.planned(replace(HOW, order=order), days=asked, upstream=True)
+    plan = server.planned(replace(OPTIONS, order=order), days=asked, upstream=True)
     planned = set(plan.partitions())
     ordered = graph.in_order(planned)
     half = st.sets(st.sampled_from(ordered), min_size=len(ordered) // 2, max_size=len(ordered) // 2)
@@ -83,7 +83,7 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
 def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_done_twice(tmp_path_factory, data):
     graph = data.draw(graphs())
     server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=3)
-    plan = server.planned(replace(HOW, max_parallel=data.draw(st.integers(1, 3))))
+    plan = server.planned(replace(OPTIONS, max_parallel=data.draw(st.integers(1, 3))))
     server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
     for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many looks"):
         for number, _ in enumerate(server.rebuild(plan).run(), start=1):

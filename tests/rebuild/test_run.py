@@ -9,15 +9,15 @@ from itertools import pairwise
 import pytest
 
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.plan.plan import PlanOptions
 from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.selection import Graph
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.rebuild.run import PATIENCE
+from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Server, ended
 from tests.deliveries import day, days
 from tests.plan.graphs import CALENDAR, SHAPES, A, B
 
-HOW = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
+OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
 
 
 def chain(tmp_path, **server) -> Server:
@@ -26,7 +26,7 @@ def chain(tmp_path, **server) -> Server:
 
 def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_started(tmp_path):
     server = chain(tmp_path, failing={(B.name, day(1))})
-    end = ended(server.rebuild(server.planned(replace(HOW, canary=2))))
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, canary=2))))
     assert [sorted({at for _, at in b.partitions}) for b in server.backfills] == [days(0, 1)]
     assert end.ending == Ending.STOPPED
     assert end.stopped
@@ -35,7 +35,7 @@ def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_starte
 
 def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
     server = chain(tmp_path, failing={(B.name, day(1))})
-    plan = server.planned(replace(HOW, canary=2))
+    plan = server.planned(replace(OPTIONS, canary=2))
     ended(server.rebuild(plan))
     server.failing = set()
     assert ended(server.rebuild(plan)).ending == Ending.DONE
@@ -45,7 +45,7 @@ def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
 
 def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_its_failed_days_again(tmp_path):
     server = chain(tmp_path, failing={(A.name, day(7))})
-    plan = server.planned(replace(HOW, days_per_run=100))
+    plan = server.planned(replace(OPTIONS, days_per_run=100))
     ended(server.rebuild(plan))
     server.failing, server.backfills[0].status = set(), "REQUESTED"  # its runs are over, and it is not
     server.backfills[0].looks = 0
@@ -56,13 +56,15 @@ def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_i
 
 def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
     server = chain(tmp_path, looks_needed=5)
-    most = max(len(look.at_work) for look in server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=3))).run())
+    most = max(
+        len(look.running) for look in server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=3))).run()
+    )
     assert most == 3
 
 
 def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tmp_path):
     server = chain(tmp_path, killed={1, 2})
-    rebuild = server.rebuild(server.planned(replace(HOW, days_per_run=100)))
+    rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=100)))
     seen: list[datetime] = []
     for look in rebuild.run():
         if len(server.backfills) > len(seen):
@@ -75,29 +77,29 @@ def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tm
 
 def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
     server = chain(tmp_path, killed=set(range(1, 9)))
-    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=100, retries=2))))
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100, retries=2))))
     assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 3)
-    assert end.left.why[A.name, day(0)] == "the runs of backfill b3 ended without building it"
+    assert end.remaining.why[A.name, day(0)] == "the runs of backfill b3 ended without building it"
 
 
 def test_a_step_that_fails_without_a_record_is_not_tried_again_and_says_why(tmp_path):
     server = chain(tmp_path, broken={1})
-    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=100))))
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
     assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 1)
-    assert set(end.left.why.values()) == {"the step's own words"}
+    assert set(end.remaining.why.values()) == {"the step's own words"}
 
 
 def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_path):
     server = chain(tmp_path, failing={(A.name, day(0))})
-    end = ended(server.rebuild(server.planned(HOW)))
+    end = ended(server.rebuild(server.planned(OPTIONS)))
     assert server.built[A.name, day(0)] == 1
-    assert end.left.why[A.name, day(0)] == "no_nulls: 3 nulls"
-    assert end.left.why[B.name, day(0)] == "needs raw/a 2019-08-15"
+    assert end.remaining.why[A.name, day(0)] == "no_nulls: 3 nulls"
+    assert end.remaining.why[B.name, day(0)] == "needs raw/a 2019-08-15"
 
 
 def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
     server = chain(tmp_path, looks_needed=20)
-    end = ended(server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=1, budget_minutes=0.1))))
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1, budget="6s"))))
     assert (end.ending, len(server.backfills), len(server.built)) == (Ending.STOPPED, 1, 3)
     assert end.stopped
     assert end.stopped.kind == "budget"
@@ -105,7 +107,7 @@ def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path
 
 def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
     server = chain(tmp_path)
-    rebuild = server.rebuild(server.planned(HOW))
+    rebuild = server.rebuild(server.planned(OPTIONS))
     for number, look in enumerate(rebuild.run()):
         end = look
         if number == 0:
@@ -118,7 +120,7 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
 
 def test_a_plan_that_was_cancelled_launches_nothing_more(tmp_path):
     server = chain(tmp_path)
-    rebuild = server.rebuild(server.planned(replace(HOW, days_per_run=1, max_parallel=1)))
+    rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1)))
     for number, look in enumerate(rebuild.run()):
         end = look
         if number == 1:
@@ -128,7 +130,7 @@ def test_a_plan_that_was_cancelled_launches_nothing_more(tmp_path):
 
 def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launched_again(tmp_path):
     server = chain(tmp_path, looks_needed=10)
-    for number, look in enumerate(server.rebuild(server.planned(replace(HOW, max_parallel=1))).run()):
+    for number, look in enumerate(server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()):
         end = look
         if number == 1:
             server.backfills[0].status = "CANCELED"
@@ -137,7 +139,7 @@ def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launch
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
     server = chain(tmp_path, away=range(8, 60))
-    looks = list(server.rebuild(server.planned(replace(HOW, days_per_run=1))).run())
+    looks = list(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1))).run())
     assert looks[-1].ending == Ending.DONE
     assert any(look.silent.startswith("waiting: No Dagster webserver answers") for look in looks)
     assert set(server.built.values()) == {1}
@@ -146,15 +148,15 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
 def test_a_server_that_stays_away_is_given_up_after_some_patience(tmp_path):
     server = chain(tmp_path, away=range(8, 100_000))
     with pytest.raises(ServiceUnavailable):
-        ended(server.rebuild(server.planned(HOW)))
+        ended(server.rebuild(server.planned(OPTIONS)))
     assert server.clock - PATIENCE > chain(tmp_path).clock
 
 
 def test_a_forced_day_is_computed_once_and_what_follows_only_if_it_comes_out_different(tmp_path):
     server = chain(tmp_path)
-    ended(server.rebuild(server.planned(HOW)))
-    options = replace(HOW, force=True, days_per_run=100)
+    ended(server.rebuild(server.planned(OPTIONS)))
+    options = replace(OPTIONS, force=True, days_per_run=100)
     plan = server.planned(options, [A.name], days(2), force=True, downstream=True)
     end = ended(server.rebuild(plan))
     assert set(plan.partitions()) == {(A.name, day(2)), (B.name, day(2)), ("raw/c", day(2))}
-    assert set(end.left.saved) == {(B.name, day(2)), ("raw/c", day(2))}
+    assert set(end.remaining.saved) == {(B.name, day(2)), ("raw/c", day(2))}
