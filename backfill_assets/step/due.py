@@ -11,7 +11,8 @@ from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.record import Build
 from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 AcceptedBuilds = Mapping[tuple[str, date], Build]
@@ -81,7 +82,7 @@ class Inputs:
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
         self._reads = [
-            (calendar.around(w.first, w.last), cache(partial(_built, accepted, other.name)), table.reads_by_day(other))
+            (calendar.window(w.first, w.last), cache(partial(_built, accepted, other.name)), table.reads_by_day(other))
             for other, w in table.windows()
         ]
 

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.lake.store import Lake
-from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import SliceDays, Window
 from backfill_assets.workspace import Workspace
 
 

@@ -10,11 +10,12 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.calendar import islands
+from backfill_assets.calendar import consecutive
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.slice import condition
 from backfill_assets.step.read import read_inputs
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 
@@ -48,7 +49,7 @@ def _new_rows(
     table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
 ) -> DataFrame:
     # A table that reads itself is computed one island of consecutive days at a time, each from the day before it.
-    parts = islands(days) if table.needs_itself() else [list(days)]
+    parts = consecutive(days) if table.needs_itself() else [list(days)]
     frames = []
     for island in parts:
         inputs = read_inputs(table, island, workspace, spark=spark, versions=versions)
