@@ -1,12 +1,19 @@
 """Rebuild the history of daily tables safely.
 
-What a project imports: `table` declares a table; `window`, `same_day`, `itself` and `SliceDays` say what it reads, `Landing`
-where its lines come from, `rules` what its days must hold; `definitions` makes the code location that Dagster loads.
+What a project of one's own imports:
+
+definitions                               the project: its tables and its calendar, as Dagster's `Definitions`
+table, Table                              `@table` declares a daily table
+window, same_day, itself, SliceDays       what a table reads
+Landing                                   a source: files delivered into a folder, by day
+Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
+rules                                     what a day must hold to be committed
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -16,37 +23,49 @@ if TYPE_CHECKING:
 
     from backfill_assets.quality import rules
     from backfill_assets.sources.landing import Landing
-    from backfill_assets.tables.declaration import SliceDays, Table, itself, same_day, table, window
+    from backfill_assets.sources.protocol import LandingArea, Source
+    from backfill_assets.tables.declaration import Table, table
+    from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
-__all__ = ["Landing", "SliceDays", "Table", "definitions", "itself", "rules", "same_day", "table", "window"]
+__all__ = [
+    "Landing", "LandingArea", "SliceDays", "Source", "Table",
+    "definitions", "itself", "rules", "same_day", "table", "window",
+]  # fmt: skip
 
-# Imported when they are asked for: a command that prints its help must not wait for them.
-_HOMES = {
+# Imported at first use: a command that prints its help must not wait for them.
+_MODULES = {
     "Landing": "sources.landing",
-    "SliceDays": "tables.declaration",
+    "LandingArea": "sources.protocol",
+    "SliceDays": "tables.windows",
+    "Source": "sources.protocol",
     "Table": "tables.declaration",
-    "itself": "tables.declaration",
-    "rules": "quality",
-    "same_day": "tables.declaration",
+    "itself": "tables.windows",
+    "rules": "quality.rules",
+    "same_day": "tables.windows",
     "table": "tables.declaration",
-    "window": "tables.declaration",
+    "window": "tables.windows",
 }
 
 
 def definitions(*, tables: Sequence[Table], first_day: date | None = None, last_day: date | None = None) -> Definitions:
-    """The code location of these tables, as Dagster's `Definitions`; assign it to `defs` in your module.
+    """The project: these tables as Dagster's `Definitions`. Call it once in your module, as `defs = definitions(tables=[...])`.
 
-    The settings (BACKFILL_*) are read now. `first_day` and `last_day` are the ends of the calendar where the settings do not
-    name them; without a last day the calendar grows, and ends yesterday (UTC). Raises SettingsError for settings that are not
-    allowed, and ValueError for a table that reads one that is not among `tables`.
+    `tables` are all tables of the project, in any order. `first_day` and `last_day` (UTC, both included) are the calendar where
+    BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a last day it grows, and ends yesterday.
 
-    While a `backfill` command reads the project, only the tables are kept and Dagster is not loaded.
+    Raises ValueError if two tables have one name or a table reads one that is not among `tables`, and SettingsError if a
+    setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
+
+    While a `backfill` command imports the project for its tables, no setting is read, Dagster is not loaded, and what is
+    returned is empty.
     """
-    from backfill_assets.project import Project, declare
+    from backfill_assets.project import Project, declare, in_order
 
-    project = Project(tuple(tables), first_day, last_day)
+    project = Project(in_order(tables), first_day, last_day)
     if declare(project):
-        return project  # type: ignore[return-value]  # for the command's eyes only
+        # A module that merges these definitions with others has loaded Dagster itself.
+        nothing: Any = sys.modules["dagster"].Definitions() if "dagster" in sys.modules else None
+        return nothing
     from backfill_assets.code_location import definitions_of
     from backfill_assets.settings import read_settings
     from backfill_assets.workspace import Workspace
@@ -55,7 +74,7 @@ def definitions(*, tables: Sequence[Table], first_day: date | None = None, last_
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    return importlib.import_module(f"{__name__}.quality.rules") if name == "rules" else getattr(home, name)
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    return module if name == "rules" else getattr(module, name)

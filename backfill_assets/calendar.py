@@ -1,7 +1,7 @@
 """The one calendar: which days exist.
 
 A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The calendar runs from its first
-day to its last; without a fixed last day it grows, and its last day is always yesterday.
+day to its last; without a fixed last day it grows, and its last day is yesterday.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from backfill_assets.errors import UsageError
 
-# Tells of a day others around it, by their ordinals.
-Around = Callable[[date], range]
+# From a day to the days of a window around it, as ordinals.
+ClippedWindow = Callable[[date], range]
 
 
 def today_utc() -> date:
@@ -39,19 +39,19 @@ class Calendar:
         return list(between(self.first, self.last))
 
     def clip(self, days: Iterable[date]) -> list[date]:
-        """Those of `days` that exist, in their order."""
+        """Those of `days` that are in the calendar, in their order."""
         first, last = self.first, self.last
         return [day for day in days if first <= day <= last]
 
-    def around(self, first: int, last: int) -> Around:
-        """Of any day, those that exist from `first` to `last` days after it; a growing calendar stands still meanwhile."""
+    def window(self, first: int, last: int) -> ClippedWindow:
+        """The offsets `first` to `last`, clipped to the calendar; its end is fixed at the time of the call."""
         lowest, highest = self.first.toordinal(), self.last.toordinal()
 
-        def existing(day: date) -> range:
+        def clipped(day: date) -> range:
             start, end = day.toordinal() + first, day.toordinal() + last
             return range(start if start > lowest else lowest, (end if end < highest else highest) + 1)
 
-        return existing
+        return clipped
 
     def select(self, text: str) -> list[date]:
         """The days that `text` names: `A`, `A..B`, `A,B,C..D` or `last 7`.
@@ -84,7 +84,7 @@ class Calendar:
 
 
 def as_day(text: str) -> date:
-    """The day written as `text`; UsageError if it is none."""
+    """The day written as `text`. Raises UsageError if it is not one."""
     try:
         return datetime.strptime(text.strip(), "%Y-%m-%d").date()
     except ValueError:
@@ -99,32 +99,32 @@ def between(first: date, last: date) -> Iterable[date]:
     return (first + timedelta(days=n) for n in range((last - first).days + 1))
 
 
-def around(day: date, first: int, last: int) -> list[date]:
-    """The days from `first` to `last` days after `day`; before it, where they are negative."""
-    here = day.toordinal()
-    return [date.fromordinal(n) for n in range(here + first, here + last + 1)]
+def days_around(day: date, first: int, last: int) -> list[date]:
+    """The days from `first` to `last` days after `day`; negative offsets are days before it."""
+    ordinal = day.toordinal()
+    return [date.fromordinal(n) for n in range(ordinal + first, ordinal + last + 1)]
 
 
-def reach(days: Iterable[date], first: int, last: int) -> list[date]:
-    """Every day from `first` to `last` days after one of `days`, each once, in order."""
-    found: list[int] = []
-    for here in sorted(day.toordinal() for day in days):
-        start = here + first
-        found += range(max(start, found[-1] + 1) if found else start, here + last + 1)
-    return [date.fromordinal(n) for n in found]
+def days_around_any(days: Iterable[date], first: int, last: int) -> list[date]:
+    """The days from `first` to `last` days after any of `days`, each once, in order."""
+    ordinals: list[int] = []
+    for ordinal in sorted(day.toordinal() for day in days):
+        start = ordinal + first
+        ordinals += range(max(start, ordinals[-1] + 1) if ordinals else start, ordinal + last + 1)
+    return [date.fromordinal(n) for n in ordinals]
 
 
-def islands(days: Iterable[date]) -> list[list[date]]:
-    """`days` in order, cut where one does not follow the one before."""
-    cut: list[list[date]] = []
+def consecutive(days: Iterable[date]) -> list[list[date]]:
+    """`days` in order, as lists of consecutive days."""
+    spans: list[list[date]] = []
     for day in sorted(set(days)):
-        if cut and day - cut[-1][-1] == timedelta(days=1):
-            cut[-1].append(day)
+        if spans and day - spans[-1][-1] == timedelta(days=1):
+            spans[-1].append(day)
         else:
-            cut.append([day])
-    return cut
+            spans.append([day])
+    return spans
 
 
 def ranges(days: Iterable[date]) -> str:
-    """Days as people write them: `A..B, C`."""
-    return ", ".join(str(i[0]) if len(i) == 1 else f"{i[0]}..{i[-1]}" for i in islands(days))
+    """Days as text: `A..B, C`."""
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}" for span in consecutive(days))

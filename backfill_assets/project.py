@@ -1,14 +1,14 @@
-"""The project that commands and servers work on: a Python module that says `defs = backfill_assets.definitions(tables=[...])`.
+"""The project that commands and servers work on: a Python module with `defs = backfill_assets.definitions(tables=[...])`.
 
-It is named by BACKFILL_PROJECT, or by `project` in the `[tool.backfill]` table of the nearest pyproject.toml, from the working
-directory upward. Without either it is the bundled power outages. Commands import the module for its tables only, and do not
-load Dagster for that.
+BACKFILL_PROJECT names the module, or `project` in the `[tool.backfill]` table of the nearest pyproject.toml, from the working
+directory upward (see settings.py). Commands import the module for its tables only and do not load Dagster for that.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,13 +19,15 @@ from pathlib import Path
 from backfill_assets.errors import SettingsError
 from backfill_assets.tables.declaration import Table
 
-# While `load` imports a project, the projects that it declares; otherwise None.
+# The projects declared while `load` imports a module; None at all other times.
 _declared: ContextVar[list[Project] | None] = ContextVar("declared", default=None)
+
+PACKAGE = str(Path(__file__).parent)
 
 
 @dataclass(frozen=True)
 class Project:
-    """Tables with the days of their calendar; settings go before `first_day` and `last_day`."""
+    """Tables, inputs first, and the ends of their calendar where the settings do not name them."""
 
     tables: tuple[Table, ...]
     first_day: date | None = None
@@ -33,7 +35,7 @@ class Project:
 
 
 def declare(project: Project) -> bool:
-    """Keep `project` for the `load` that is under way; False if there is none."""
+    """Hand `project` to the `load` that is importing its module; False if there is none."""
     declared = _declared.get()
     if declared is not None:
         declared.append(project)
@@ -41,41 +43,57 @@ def declare(project: Project) -> bool:
 
 
 @cache
-def load(name: str, folder: Path) -> Project:
-    """The project of module `name`, which may lie in `folder`. SettingsError if there is no such module or no project in it."""
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    token = _declared.set([])
+def load(module: str, folder: Path) -> Project:
+    """Import `module`, which may be in `folder`, and return the project that it declares.
+
+    Raises SettingsError if there is no such module, if importing it fails, or if it does not declare exactly one project.
+    `sys.modules` and `sys.path` are left as they were: whoever imports the module later gets Dagster's definitions from it.
+    """
+    declared: list[Project] = []
+    imported_before = sys.modules.pop(module, None)
+    sys.path.insert(0, str(folder))
+    token = _declared.set(declared)
     try:
-        module = sys.modules.get(name)
-        _ = importlib.reload(module) if module else importlib.import_module(name)
-        declared = _declared.get() or []
-    except ModuleNotFoundError as error:
-        if error.name and not name.startswith(error.name):
-            raise
-        raise SettingsError(
-            f"BACKFILL_PROJECT={name!r} is not a module that Python finds from {folder}. Nothing was started. Name a module "
-            "that holds `defs = backfill_assets.definitions(tables=[...])`, or type the command in its folder."
-        ) from None
+        importlib.import_module(module)
+    except Exception as error:
+        raise SettingsError(_not_imported(module, folder, error)) from error
     finally:
         _declared.reset(token)
+        sys.path.remove(str(folder))
+        sys.modules.pop(module, None)
+        if imported_before:
+            sys.modules[module] = imported_before
     if len(declared) != 1:
         raise SettingsError(
-            f"The module {name} declares {len(declared)} projects. Nothing was started. It must call "
-            "`backfill_assets.definitions(tables=[...])` once."
+            f"The project {module} calls `backfill_assets.definitions(tables=[...])` {len(declared)} times, with the modules "
+            "that it imports. Nothing was started. It must be called once."
         )
     return declared[0]
 
 
+def _not_imported(module: str, folder: Path, error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+        return (
+            f"There is no module {module}: Python finds none in {folder} or among the installed packages. Nothing was started. "
+            "Name one in BACKFILL_PROJECT or under [tool.backfill] in pyproject.toml, or type the command in its folder."
+        )
+    raised = traceback.TracebackException.from_exception(error)
+    frames = [frame for frame in raised.stack if "importlib" not in frame.filename]
+    # The way through this package says nothing to the author of the module, unless there is no other.
+    theirs = [frame for frame in frames if not frame.filename.startswith(PACKAGE)]
+    raised.stack = traceback.StackSummary.from_list(theirs or frames)
+    return f"The project {module} cannot be imported. Nothing was started. It raised:\n{''.join(raised.format()).rstrip()}"
+
+
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """`tables`, inputs before the tables that read them. ValueError if one reads a table that is not among them."""
+    """`tables`, inputs before the tables that read them. Raises ValueError if two share a name, or an input is missing."""
+    names = [table.name for table in tables]
     ordered: dict[str, Table] = {}
-    names = {table.name for table in tables}
-    if len(names) < len(tables):
-        raise ValueError(f"two tables have one name: {', '.join(table.name for table in tables)}")
     for table in tables:
-        for each in table.ancestors():
-            if each.name not in names:
-                raise ValueError(f"{table.name} reads {each.name}, which is not among the tables: add it")
-            ordered.setdefault(each.name, each)
+        if names.count(table.name) > 1:
+            raise ValueError(f"two tables are named {table.name}")
+        for ancestor in table.ancestors():
+            if ancestor.name not in names:
+                raise ValueError(f"{table.name} is made from {ancestor.name}, which is not among the tables; add it")
+            ordered.setdefault(ancestor.name, ancestor)
     return tuple(ordered.values())

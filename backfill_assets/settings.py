@@ -1,8 +1,9 @@
 """The settings, as one frozen value.
 
-Every setting is an environment variable `BACKFILL_<NAME>`, or a line of a `.env` file in the project's folder (the nearest one
-upward whose pyproject.toml has `[tool.backfill]`, else the working directory), or of `settings.env` in the home. Without any,
-everything lives in the project's folder, in `.backfill`.
+A setting is an environment variable `BACKFILL_<NAME>`, or a line of `.env` in the project's folder, or of `settings.env` in the
+home; the first of these that has it decides. The project's folder is the nearest one, from the working directory upward, whose
+pyproject.toml names a project in `[tool.backfill]`; without one it is the working directory. Relative paths begin there, and
+everything without a path of its own is in its `.backfill`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="BACKFILL_", frozen=True, extra="ignore")
 
-    project: str = BUNDLED
+    project: str = Field(default=BUNDLED, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
     home: Path = Path()
     lake: str = ""
     landing: Path = Path()
@@ -88,19 +89,15 @@ class Settings(BaseSettings):
     @classmethod
     def _places(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {name: value for name, value in values.items() if value != ""}
-        folder, named = configured(Path.cwd())
-        home = Path(values.get("home") or folder / ".backfill").expanduser().absolute()
-        lake = str(values.get("lake") or home / "lake")
-        landing = Path(values.get("landing") or home / "landing").expanduser().absolute()
-        return (
-            {"project": named or BUNDLED}
-            | values
-            | {
-                "home": home,
-                "lake": lake if "://" in lake else str(Path(lake).expanduser().absolute()),
-                "landing": landing,
-            }
-        )
+        folder, project = project_at(values.pop("start", None) or Path.cwd())
+        home = folder / Path(values.get("home", ".backfill")).expanduser()
+        lake = str(values.get("lake", home / "lake"))
+        paths = {
+            "home": home,
+            "lake": lake if "://" in lake else str(folder / Path(lake).expanduser()),
+            "landing": folder / Path(values.get("landing", home / "landing")).expanduser(),
+        }
+        return {"project": project} | values | paths
 
     @model_validator(mode="after")
     def _agree(self) -> Settings:
@@ -124,22 +121,21 @@ class Settings(BaseSettings):
     def dagster_home(self) -> Path:
         return self.home / "dagster"
 
-    @property
-    def project_folder(self) -> Path:
-        """Where the project's module and its `.env` are looked for."""
-        return configured(Path.cwd())[0]
 
+def read_settings(start: Path | None = None, *, remembered: bool = True, **given: Any) -> Settings:
+    """The settings of a command typed in the folder `start` (the working directory, if None).
 
-def read_settings(*, remembered: bool = True, **given: Any) -> Settings:
-    """The settings of this environment, `given` ones before all others; SettingsError names every value that is not allowed.
-
-    Without `remembered`, what the home remembers is passed over.
+    `given` settings come before those of the environment. Without `remembered`, `settings.env` in the home is not read.
+    Raises SettingsError with a line for every value that is not allowed.
     """
-    files = (configured(Path.cwd())[0] / ".env",)
+    start = start or Path.cwd()
+    files = (project_at(start)[0] / ".env",)
     try:
-        settings = Settings(_env_file=files, **given)  # type: ignore[call-arg]
+        settings = Settings(_env_file=files, start=start, **given)  # type: ignore[call-arg]
         own = settings.home / REMEMBERED
-        return Settings(_env_file=(own, *files), **given) if remembered and own.is_file() else settings  # type: ignore[call-arg]
+        if remembered and own.is_file():
+            return Settings(_env_file=(own, *files), start=start, **given)  # type: ignore[call-arg]
+        return settings
     except ValidationError as error:
         raise SettingsError("\n".join(_sentence(problem) for problem in error.errors())) from None
     except ValueError as error:  # a value that is not JSON where JSON is needed
@@ -162,12 +158,18 @@ def _sentence(problem: Any) -> str:
     return f"BACKFILL_{name.upper()}={problem['input']!r} is not allowed: {reason}{example}. Nothing was started."
 
 
-def configured(start: Path) -> tuple[Path, str]:
-    """The project's folder and module, by the nearest pyproject.toml from `start` upward; `start` and "" if none names one."""
+def project_at(start: Path) -> tuple[Path, str]:
+    """The project's folder and its module, by the nearest pyproject.toml from `start` upward that names one.
+
+    Without one: `start` and the bundled outages. Raises SettingsError for a pyproject.toml that is not TOML.
+    """
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        if file.is_file():
-            named = tomllib.loads(file.read_text()).get("tool", {}).get("backfill", {}).get("project", "")
-            if named:
-                return folder, str(named)
-    return start, ""
+        try:
+            settings = tomllib.loads(file.read_text()) if file.is_file() else {}
+        except ValueError as error:
+            raise SettingsError(f"{file} cannot be read: {error}. Nothing was started. Correct it.") from None
+        project = settings.get("tool", {}).get("backfill", {}).get("project")
+        if project:
+            return folder, str(project)
+    return start, BUNDLED

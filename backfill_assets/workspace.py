@@ -1,7 +1,7 @@
-"""The workspace: settings, tables, calendar and lake of one code location, as one frozen value.
+"""The workspace: settings, tables, calendar, lake and landing area of one code location, as one frozen value.
 
-It is made once, by the command line or the code location, and passed in to everything that needs it. Two workspaces can be at
-work in one process.
+The command line or the code location makes it once and passes it to everything that needs it. Several workspaces can be used
+side by side in one process.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.lake.store import Lake
-from backfill_assets.project import Project, in_order, load
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.project import Project, load
+from backfill_assets.settings import Settings, project_at, read_settings
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -22,7 +22,7 @@ from backfill_assets.tables.graph import Graph
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a code location works on. `tables` come inputs first."""
+    """What a code location works on. `tables` are in order: inputs before the tables that read them."""
 
     settings: Settings
     tables: tuple[Table, ...]
@@ -32,7 +32,7 @@ class Workspace:
 
     @classmethod
     def of(cls, project: Project, settings: Settings) -> Workspace:
-        """The workspace of a project; SettingsError if neither the project nor the settings say on which day it begins."""
+        """The workspace of a project. Raises SettingsError if neither the settings nor the project name the first day."""
         first, last = settings.first_day or project.first_day, settings.last_day or project.last_day
         if first is None:
             raise SettingsError(
@@ -40,17 +40,18 @@ class Workspace:
                 "`first_day=` in `backfill_assets.definitions(...)`."
             )
         if last and last < first:
-            raise SettingsError(f"BACKFILL_LAST_DAY {last} is before the first day {first}. Nothing was started.")
+            raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was started.")
         area = LandingArea(settings.landing, settings.home / "landed")
-        return cls(settings, in_order(project.tables), Calendar(first, last), Lake(settings.lake), area)
+        return cls(settings, project.tables, Calendar(first, last), Lake(settings.lake), area)
 
     @property
     def graph(self) -> Graph:
-        """Which partitions read which; a growing calendar ends where it ends now."""
+        """Which partitions read which. The end of a growing calendar is fixed at the time of the call."""
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
 
     @property
     def names(self) -> list[str]:
+        """The names of the tables, inputs first."""
         return [table.name for table in self.tables]
 
     @property
@@ -60,14 +61,19 @@ class Workspace:
 
     def named(self, target: str) -> list[Table]:
         """The tables of a comma-separated list, inputs first; all if it is empty. UsageError for an unknown name."""
-        wanted = [name.strip() for name in target.split(",") if name.strip()]
-        for name in wanted:
+        names = [name.strip() for name in target.split(",") if name.strip()]
+        for name in names:
             if name not in self.names:
                 raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(self.names)}.")
-        return [table for table in self.tables if table.name in wanted or not wanted]
+        return [table for table in self.tables if table.name in names or not names]
 
 
-def open_workspace(**given: Any) -> Workspace:
-    """The workspace that the environment names. `given` settings go before those of the environment."""
-    settings = read_settings(**given)
-    return Workspace.of(load(settings.project, Path(settings.project_folder)), settings)
+def open_workspace(start: Path | None = None, **given: Any) -> Workspace:
+    """The workspace of a command typed in the folder `start` (the working directory, if None).
+
+    `given` settings come before those of the environment. Raises SettingsError for settings that are not allowed and for a
+    project that cannot be imported.
+    """
+    start = start or Path.cwd()
+    settings = read_settings(start, **given)
+    return Workspace.of(load(settings.project, project_at(start)[0]), settings)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.calendar import Calendar, around, islands, ranges, reach
+from backfill_assets.calendar import Calendar, consecutive, days_around, days_around_any, ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slice import condition
 from tests.deliveries import day, days
@@ -28,7 +28,7 @@ def test_text_names_days(text, named):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param(
             "2019-08-14..2019-08-16",
@@ -62,10 +62,10 @@ def test_text_names_days(text, named):
         ),
     ],
 )
-def test_what_names_no_days_is_refused_with_what_is_allowed(text, told):
+def test_what_names_no_days_is_refused_with_what_is_allowed(text, message):
     with pytest.raises(UsageError) as refused:
         CALENDAR.select(text)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 def test_without_a_fixed_last_day_the_calendar_ends_yesterday():
@@ -78,8 +78,8 @@ def test_days_outside_the_calendar_are_clipped():
     assert CALENDAR.clip(days(-1, 0, 59, 60)) == days(0, 59)
 
 
-def test_islands_are_cut_where_a_day_is_missing():
-    assert islands(days(5, 1, 2, 4, 2)) == [days(1, 2), days(4, 5)]
+def test_days_are_consecutive_until_one_is_missing():
+    assert consecutive(days(5, 1, 2, 4, 2)) == [days(1, 2), days(4, 5)]
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ spans = st.tuples(st.integers(-4, 4), st.integers(-4, 4))
 
 
 @given(st.sets(st.integers(0, 20)), spans)
-def test_windows_over_many_days_reach_what_each_reaches_alone(numbers, span):
-    alone = {other for n in numbers for other in around(day(n), *span)}
-    assert reach({day(n) for n in numbers}, *span) == sorted(alone)
+def test_the_windows_of_many_days_are_those_of_each_together(numbers, span):
+    days_of_each = {other for n in numbers for other in days_around(day(n), *span)}
+    assert days_around_any({day(n) for n in numbers}, *span) == sorted(days_of_each)
 
 
 @given(st.integers(-3, 12), spans)
-def test_the_days_around_a_day_are_those_that_exist(number, span):
+def test_a_window_is_clipped_to_the_calendar(number, span):
     calendar = Calendar(day(0), day(9))
-    found = [date.fromordinal(n) for n in calendar.around(*span)(day(number))]
-    assert found == calendar.clip(around(day(number), *span))
+    clipped = [date.fromordinal(n) for n in calendar.window(*span)(day(number))]
+    assert clipped == calendar.clip(days_around(day(number), *span))

@@ -1,5 +1,3 @@
-from datetime import date
-
 import pytest
 
 from backfill_assets.errors import SettingsError
@@ -10,9 +8,9 @@ from backfill_assets.settings import EXAMPLES, Settings, read_settings
     ("given", "told"),
     [
         pytest.param(
-            {"horizon_days": "many"},
-            "BACKFILL_HORIZON_DAYS='many' is not allowed: Input should be a valid integer, unable to parse string as an "
-            "integer, for example 14. Nothing was started.",
+            {"days_per_run": "many"},
+            "BACKFILL_DAYS_PER_RUN='many' is not allowed: Input should be a valid integer, unable to parse string as an "
+            "integer, for example 100. Nothing was started.",
             id="a number that is none",
         ),
         pytest.param(
@@ -24,11 +22,6 @@ from backfill_assets.settings import EXAMPLES, Settings, read_settings
             {"spark_master": "local[2]", "spark_remote": "sc://host:1"},
             "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one. Nothing was started.",
             id="a driver of its own and a server's",
-        ),
-        pytest.param(
-            {"horizon_days": 1, "watermark_days": 2},
-            "BACKFILL_HORIZON_DAYS must be at least BACKFILL_WATERMARK_DAYS. Nothing was started.",
-            id="a horizon before the watermark",
         ),
         pytest.param(
             {"spark_remote": "host:15002"},
@@ -61,17 +54,12 @@ def test_a_lake_may_be_an_object_store():
     assert read_settings(lake="s3a://bucket/lake").lake == "s3a://bucket/lake"
 
 
-def test_the_calendar_is_the_settings():
-    assert read_settings(first_day="2019-08-15", last_day="2019-08-20").calendar.last == date(2019, 8, 20)
-
-
 @pytest.mark.parametrize(
     ("given", "named"),
     [
         pytest.param({"first_day": "in august"}, "BACKFILL_FIRST_DAY='in august'", id="the first day"),
         pytest.param({"last_day": "2019-13-01"}, "BACKFILL_LAST_DAY='2019-13-01'", id="the last day"),
-        pytest.param({"watermark_days": -1}, "BACKFILL_WATERMARK_DAYS=-1", id="the watermark"),
-        pytest.param({"horizon_days": 1000}, "BACKFILL_HORIZON_DAYS=1000", id="the horizon"),
+        pytest.param({"project": "shop/tables.py"}, "BACKFILL_PROJECT='shop/tables.py'", id="the project"),
         pytest.param({"days_per_run": 0}, "BACKFILL_DAYS_PER_RUN=0", id="the days of a run"),
         pytest.param({"spark_remote": "local[2]"}, "BACKFILL_SPARK_REMOTE='local[2]'", id="the engine"),
         pytest.param({"spark_jars": "/none.jar"}, "BACKFILL_SPARK_JARS='/none.jar'", id="the jars"),

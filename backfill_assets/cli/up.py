@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.servers.stack import Servers, servers_on
-from backfill_assets.settings import read_settings
+from backfill_assets.workspace import open_workspace
 
 CHECK_EVERY_S = 0.5
 
 
 def run(port: int) -> int:
     console = terminal()
-    settings = read_settings()
+    settings = open_workspace().settings
     console.print(f"Starting the servers on {settings.home} (about half a minute) ...")
     with ends_on_signals(), servers_on(settings, port, console.print) as servers:
         engine = (

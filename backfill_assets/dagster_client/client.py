@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from backfill_assets.calendar import islands
+from backfill_assets.calendar import consecutive
 from backfill_assets.dagster_client import documents
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
@@ -128,7 +128,7 @@ class Dagster:
 
 
 def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
-    return [{"start": str(island[0]), "end": str(island[-1])} for island in islands(days)]
+    return [{"start": str(island[0]), "end": str(island[-1])} for island in consecutive(days)]
 
 
 def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Sequence[date]]) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import islands
+from backfill_assets.calendar import consecutive
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,6 @@ def condition(column: str, days: Iterable[date]) -> str:
     Half-open ranges, because Delta's replaceWhere fails on BETWEEN with this Spark, and long IN lists plan slowly.
     """
     ranges = [
-        f"({column} >= DATE'{island[0]}' AND {column} < DATE'{island[-1] + timedelta(days=1)}')" for island in islands(days)
+        f"({column} >= DATE'{island[0]}' AND {column} < DATE'{island[-1] + timedelta(days=1)}')" for island in consecutive(days)
     ]
     return " OR ".join(ranges) or "false"

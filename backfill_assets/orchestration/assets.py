@@ -39,7 +39,8 @@ from backfill_assets.plan.plan import Plan, read
 from backfill_assets.plan.store import Plans
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 # One process a run, because one Spark session a run; and a step may start as soon as its inputs have been handed on.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.calendar import islands, reach
+from backfill_assets.calendar import consecutive, days_around_any
 from backfill_assets.lake.latest import Partition
 from backfill_assets.plan.request import DayOrder
 from backfill_assets.tables.declaration import Table
@@ -52,7 +52,7 @@ def cut(
 
 def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
     """Days in the order asked for, `size` at a time; before them, the first few of the longest stretch."""
-    longest = max(islands(days), key=len, default=[])
+    longest = max(consecutive(days), key=len, default=[])
     first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []
     rest = [day for day in (days if order == "asc" else days[::-1]) if day not in set(first)]
     return ([first] if first else []) + [rest[n : n + size] for n in range(0, len(rest), size)]
@@ -76,7 +76,7 @@ def _take(
         days = [day for day in wanted[table.name] & planned[table.name] if day not in place[table.name]]
         place[table.name].update(dict.fromkeys(days, number))
         for other, w in table.windows():
-            wanted[other.name].update(reach(days, w.first, w.last))
+            wanted[other.name].update(days_around_any(days, w.first, w.last))
 
 
 def _chunks(place: Place, graph: Graph) -> list[Chunk]:
@@ -91,7 +91,7 @@ def _chunks(place: Place, graph: Graph) -> list[Chunk]:
             numbers[place[other.name][day]]
             for table in graph.tables if table.name in each
             for other, w in table.windows()
-            for day in reach(each[table.name], w.first, w.last) if day in place[other.name]
+            for day in days_around_any(each[table.name], w.first, w.last) if day in place[other.name]
         }  # fmt: skip
         chunks.append(Chunk(n, each, sorted(read - {n})))
     return chunks

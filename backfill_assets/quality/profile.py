@@ -37,13 +37,13 @@ class DayProfile:
     repeated_keys: int = 0
     type_faults: Sequence[str] = ()
     trailing_rows: Sequence[int] = ()
-    beside_rows: Mapping[str, int] = field(default_factory=dict)
+    compared_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def row_hash(schema: StructType) -> Column:
     """A 64-bit hash of a row.
 
-    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one; the positions of the nulls go in beside.
+    Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are null is hashed too.
     """
     columns = [F.col(f"`{f.name}`") for f in schema.fields]
     nulls = [_bits(columns[n : n + 62]) for n in range(0, len(columns), 62)]

@@ -159,11 +159,11 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
 
 
 def rejected_at_most(share: float, table: str) -> Rule:
-    """At most this share of the day's lines went to `table`, which is declared as beside this one."""
+    """At most this share of the day's lines went to `table`, which is declared in `compared_with`."""
     _require_share("rejected_at_most", share)
 
     def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
-        rejected = day.beside_rows.get(table, 0)
+        rejected = day.compared_rows.get(table, 0)
         lines = rejected + day.rows
         return (
             rejected <= share * lines,

@@ -47,7 +47,7 @@ def audit(table: Table, computed: Computed, days: Sequence[date], accepted: Acce
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             type_faults=faults,
             trailing_rows=_trailing(table, day, accepted, audited),
-            beside_rows={t.name: b.rows for t in table.beside if (b := accepted.get((t.name, day)))},
+            compared_rows={t.name: b.rows for t in table.compared_with if (b := accepted.get((t.name, day)))},
         )
         verdicts = [rule.verdict(profile) for rule in (table.rules[:1] if faults else table.rules)]
         audited[day] = Audited(profile, verdicts, _at_fault(table, rows, day, verdicts))

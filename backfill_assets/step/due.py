@@ -14,7 +14,8 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 AcceptedBuilds = Mapping[Partition, Build]
@@ -103,7 +104,7 @@ class InputReader:
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
         self._reads = [
-            (o.name, calendar.around(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o))
+            (o.name, calendar.window(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o))
             for o, w in table.windows()
         ]
 

@@ -15,7 +15,6 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-
 NO_INPUTS = Inputs()
 
 

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake
-from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import SliceDays, Window
 from backfill_assets.workspace import Workspace
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from backfill_assets.calendar import Calendar, around
+from backfill_assets.calendar import Calendar, days_around
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build, WriteMode
 from backfill_assets.tables.declaration import Table
@@ -59,7 +59,7 @@ def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar
     """The days of `table` that need one of `partitions`."""
     for other, window in table.windows():
         for day in [day for name, day in partitions if name == other.name]:
-            yield from calendar.clip(around(day, -window.last_needed, -window.first))
+            yield from calendar.clip(days_around(day, -window.last_needed, -window.first))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.calendar import islands
+from backfill_assets.calendar import consecutive
 from backfill_assets.lake.commit import Commit, FileCommit
 from backfill_assets.lake.files import read_files, remove, schema_of, write
 from backfill_assets.lake.merge import MergeCommit
@@ -18,7 +18,8 @@ from backfill_assets.lake.slice import Slice, condition
 from backfill_assets.quality.profile import type_faults
 from backfill_assets.step.read import read_inputs
 from backfill_assets.step.request import StepRequest
-from backfill_assets.tables.declaration import Table, Window
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 
@@ -86,7 +87,7 @@ def _new_rows(
     table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
 ) -> DataFrame:
     # A table that reads itself is computed one island of consecutive days at a time, each from the day before it.
-    parts = islands(days) if table.needs_itself() else [list(days)]
+    parts = consecutive(days) if table.needs_itself() else [list(days)]
     frames = []
     for part in parts:
         inputs = read_inputs(table, part, workspace, spark=spark, versions=versions)

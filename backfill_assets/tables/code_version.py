@@ -1,9 +1,9 @@
-"""A function's code version: what it and everything of the project that it calls come to, as text.
+"""A function's code version: a hash of its source text and of everything in its project that it uses.
 
 Functions and classes count by their source, without comments, docstrings, annotations and layout; constants of plain data by
-their value, so that one taken from a setting counts as it is set. Names are followed through imports within the project; what
-other packages do does not count. What is looked up only while running (`getattr`, a name built from pieces), or comes by
-`import *`, is not seen: such a table is given its version by hand.
+their value, however it is written or computed. Names are followed through imports within the project, which is the top-level
+package or module that the function is in; other packages do not count. Names that are looked up only while running (`getattr`)
+or imported by `import *` are not seen: give such a table its version by hand.
 """
 
 from __future__ import annotations
@@ -11,51 +11,54 @@ from __future__ import annotations
 import hashlib
 import sys
 
-from backfill_assets.tables.source_text import Place, bare, file_of, plain
+from backfill_assets.tables.source_text import Definition, file_of, plain, source_of
 
 LENGTH = 12
 
 
-def code_version(module: str, name: str, *, beside: str = "") -> str:
-    """Twelve hexadecimal digits for the top-level `name` of `module`, and for `beside`, text that counts too.
+def code_version(module: str, name: str, *, also: str = "") -> str:
+    """The version of the top-level `name` of `module`, twelve hexadecimal digits; the text `also` is hashed with it.
 
     Raises ValueError where there is no source to read, or no such name in it.
     """
-    told = hashlib.sha256(beside.encode())
-    for place, text in sorted(reached(module, name).items()):
-        told.update(f"\n{place}\n{text}".encode())
-    return told.hexdigest()[:LENGTH]
+    version = hashlib.sha256(also.encode())
+    for definition, text in sorted(definitions_used(module, name).items()):
+        version.update(f"\n{definition}\n{text}".encode())
+    return version.hexdigest()[:LENGTH]
 
 
-def reached(module: str, name: str) -> dict[str, str]:
-    """Everything of the project that `name` is made of: `module:name` to its bare text."""
-    project, found, left = module.partition(".")[0], dict[str, str](), [(module, name)]
+def definitions_used(module: str, name: str) -> dict[str, str]:
+    """The text of `name` and of every definition in its project that it uses, directly or not, by `module:name`."""
+    project, texts, left = module.partition(".")[0], dict[str, str](), [(module, name)]
     while left:
-        at, wanted = left.pop()
-        place = f"{at}:{wanted}"
-        if place in found:
+        origin, wanted = left.pop()
+        definition = f"{origin}:{wanted}"
+        if definition in texts:
             continue
-        text = bare(at).texts.get(wanted)
+        source = source_of(origin)
+        text = source.texts.get(wanted)
         if text is None:
-            raise ValueError(f"{place} is not defined at the top of its file; give its table a version by hand")
-        value = plain(getattr(sys.modules.get(at), wanted, None))
-        found[place] = value or text
-        if value:
-            continue
-        left += [other for used in bare(at).used.get(wanted, ()) if (other := _followed(project, at, used))]
-    return found
+            raise ValueError(
+                f"{definition} is not defined at the top of its file; give its table a version by hand: version=..."
+            )
+        value = plain(getattr(sys.modules.get(origin), wanted, None))
+        texts[definition] = value or text
+        if not value:
+            left += [other for used in source.used.get(wanted, ()) if (other := _definition_of(project, origin, used))]
+    return texts
 
 
-def _followed(project: str, module: str, used: str) -> Place | None:
-    """Where what is used in `module` is defined, if that is in the project. `used` may be dotted: `package.module.name`."""
+def _definition_of(project: str, module: str, used: str) -> Definition | None:
+    """Where a name that `module` uses is defined, if that is in the project. It may be dotted: `package.module.name`."""
+    source = source_of(module)
     first, *rest = used.split(".")
-    if first in bare(module).texts:
+    if first in source.texts:
         return module, first
-    full = [*bare(module).imports.get(first, ()), *rest]
+    full = [*source.imports.get(first, ()), *rest]
     if full[:1] != [project]:
         return None
     within = max((n for n in range(1, len(full)) if file_of(".".join(full[:n]))), default=0)
     if not within:
         return None
     origin, name = ".".join(full[:within]), full[within]
-    return (origin, name) if name in bare(origin).texts else _followed(project, origin, name)
+    return (origin, name) if name in source_of(origin).texts else _definition_of(project, origin, name)

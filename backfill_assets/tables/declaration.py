@@ -1,57 +1,26 @@
-"""`@table`: a pure function of DataFrames, declared with its promises.
+"""`@table`: a pure function of DataFrames, declared with what it reads and what its days must hold.
 
-A Table is a value: what it reads, its grain and key, the types of its columns, the rules its days must pass, what is
-measured on the way. It knows no Spark session, no path and no Dagster; `build` carries it out, `assets` makes it an asset.
+A Table is a value and knows no Spark session, no path and no Dagster: `step` computes it, `orchestration` makes it an asset.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.calendar import around
 from backfill_assets.quality.rules import Rule, types_as_declared
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.code_version import code_version
-
-
-@dataclass(frozen=True)
-class Window:
-    """The days of an input that a day S needs: S+first .. S+last, of which those up to S+wait_for must be there.
-
-    `table` None is the table itself (then `last` is before S). Days outside the calendar are never waited for.
-    """
-
-    table: Table | None
-    first: int = 0
-    last: int = 0
-    wait_for: int = 0
-
-    def days(self, day: date) -> list[date]:
-        return around(day, self.first, self.last)
-
-    def needed(self, day: date) -> list[date]:
-        return around(day, self.first, self.last_needed)
-
-    @property
-    def last_needed(self) -> int:
-        return min(self.last, self.wait_for)
-
-
-@dataclass(frozen=True)
-class SliceDays:
-    """An input of one column: the days being computed, so that a day without rows is still a day."""
-
-
-Read = Window | SliceDays | Source
+from backfill_assets.tables.windows import Read, SliceDays, Window
 
 
 @dataclass(frozen=True)
 class Table:
-    """One daily table and what it promises."""
+    """One daily table, as `@table` declares it. Calling it calls its function, so that a test needs no lake."""
 
     name: str
     compute: Callable[..., Any] = field(repr=False)
@@ -64,7 +33,7 @@ class Table:
     fingerprint_by: str | None = None
     measures: Mapping[str, str] = field(default_factory=dict)
     samples: Mapping[str, str] = field(default_factory=dict)
-    beside: Sequence[Table] = ()
+    compared_with: Sequence[Table] = ()
     pool: str = "spark"
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -76,80 +45,94 @@ class Table:
         return (self.compute.__doc__ or "").strip().split("\n")[0]
 
     def windows(self) -> list[tuple[Table, Window]]:
-        """Every table this reads with its window, the tables beside it (same day) included."""
+        """Every table that this one depends on, with the window that it reads; `compared_with` counts as the same day."""
         return self._windows
 
     @cached_property
     def _windows(self) -> list[tuple[Table, Window]]:
-        read = [(each.table or self, each) for each in self.reads.values() if isinstance(each, Window)]
-        return read + [(other, Window(other)) for other in self.beside]
+        windows = [(read.table or self, read) for read in self.reads.values() if isinstance(read, Window)]
+        return windows + [(other, Window(other)) for other in self.compared_with]
 
     def ancestors(self) -> list[Table]:
         """Every table that this one is made from, inputs first, and itself at the end."""
-        found: dict[str, Table] = {}
+        ancestors: dict[str, Table] = {}
         for other, _ in self.windows():
             if other is not self:
-                found |= {each.name: each for each in other.ancestors()}
-        return [*found.values(), self]
+                ancestors |= {table.name: table for table in other.ancestors()}
+        return [*ancestors.values(), self]
 
     def source(self) -> Source | None:
-        return next((each for each in self.reads.values() if not isinstance(each, Window | SliceDays)), None)
+        return next((read for read in self.reads.values() if not isinstance(read, Window | SliceDays)), None)
 
     def needs_itself(self) -> bool:
-        return any(isinstance(each, Window) and each.table is None for each in self.reads.values())
+        return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
     def reads_by_day(self, other: Table) -> bool:
-        """Whether only the rows of `other` about a day count for it, and not the whole days they arrived on."""
+        """Whether a day depends only on the rows of `other` about that day, and not on the whole days they arrived on."""
         return other.partition_by != self.partition_by and other.fingerprint_by == self.partition_by
 
 
-def window(table: Table, *, first: int, last: int, wait_for: int | None = None) -> Window:
-    """Read the days S+first .. S+last of `table`; `wait_for` says up to which of them a day must wait (else all)."""
-    if first > last:
-        raise ValueError(f"a window from S{first:+d} to S{last:+d} is empty")
-    return Window(table, first, last, last if wait_for is None else wait_for)
-
-
-def same_day(table: Table) -> Window:
-    return Window(table)
-
-
-def itself(*, back: int) -> Window:
-    """Read the table itself, `back` days before."""
-    if back < 1:
-        raise ValueError("a table can read only earlier days of itself")
-    return Window(None, -back, -back, -back)
-
-
 def table(
-    name: str, *, rules: Sequence[Rule] = (), version: str = "", **promises: Any
+    name: str,
+    *,
+    partition_by: str,
+    columns: str,
+    reads: Mapping[str, Read],
+    rules: Sequence[Rule] = (),
+    key: Sequence[str] = (),
+    fingerprint_by: str | None = None,
+    measures: Mapping[str, str] | None = None,
+    samples: Mapping[str, str] | None = None,
+    compared_with: Sequence[Table] = (),
+    pool: str = "spark",
+    version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
-    """Declare a daily table. `name` is `layer/table`; types are checked for every table, whatever else `rules` names.
+    """Declare a daily table: the function below takes one DataFrame per entry of `reads` and returns the table's rows.
 
-    Its version follows its code, unless one is given by hand; see `code_version`.
+    name            `layer/table`: the asset's key, and the table's folder in the lake
+    partition_by    the DATE column that says which day a row belongs to
+    columns         every column with its type, as SQL: "day DATE, shop STRING, cents BIGINT"; a day with others is refused
+    reads           what each argument of the function is: `window`, `same_day`, `itself`, `SliceDays()` or a source
+    rules           what a day must hold to be committed (`backfill_assets.rules`)
+    key             the columns that are unique within a day; `unique_key()` and the write mode `merge` need them
+    fingerprint_by  another DATE column: a table partitioned by that one then depends on its own days' rows only
+    measures        figures by name, each an SQL expression summed over a day's rows; rules and Dagster show them
+    samples         lists by name, each an SQL expression of an array per row; up to 20 values of a day are kept
+    compared_with   tables whose row count on the same day a rule looks at, such as `rejected_at_most`
+    pool            the Dagster pool that limits how many steps run at once: "spark", "ingestion" or "external"
+    version         the code version, where it must not follow the code by itself; see tables/code_version.py
+
+    Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, and
+    a function whose source cannot be read.
     """
-    every = [types_as_declared(), *rules]
-    names = [rule.name for rule in every]
-    if len(set(names)) < len(names):
-        raise ValueError(f"{name}: two rules of one name in {names}")
+    every_rule = (types_as_declared(), *rules)
+    rule_names = [rule.name for rule in every_rule]
+    if len(set(rule_names)) < len(rule_names):
+        raise ValueError(f"{name}: two rules of one name in {rule_names}")
+    if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
+        raise ValueError(f"{name!r} is not the name of a table: write layer/table, for example staging/orders")
 
     def declare(compute: Callable[..., Any]) -> Table:
-        made = Table(name, compute, rules=tuple(every), version=version, **promises)
-        return made if version else replace(made, version=_version_of(made))
+        arguments = list(inspect.signature(compute).parameters)
+        if set(arguments) != set(reads):
+            raise ValueError(f"{name}: the function takes {arguments}, but `reads` names {list(reads)}")
+        declared = Table(
+            name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
+            samples or {}, compared_with, pool,
+        )  # fmt: skip
+        return declared if version else replace(declared, version=_version_of(declared))
 
     return declare
 
 
 def _version_of(table: Table) -> str:
-    """What its rows and figures follow from besides its inputs' rows: the function, how it reads, what it promises to hold."""
+    """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows."""
     source, compute = table.source(), table.compute
-    read = {
-        name: (w.table.name if w.table else "itself", w.first, w.last)
-        for name, w in table.reads.items()
-        if isinstance(w, Window)
+    windows = {
+        name: (read.table.name if read.table else "itself", read.first, read.last)
+        for name, read in table.reads.items()
+        if isinstance(read, Window)
     }
     reader = code_version(type(source).__module__, type(source).__qualname__) if source else ""
-    beside = repr(
-        (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), read, reader)
-    )
-    return code_version(compute.__module__, compute.__qualname__, beside=beside)
+    declared = (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), windows, reader)
+    return code_version(compute.__module__, compute.__qualname__, also=repr(declared))

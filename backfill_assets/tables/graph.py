@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
-from backfill_assets.calendar import Around, Calendar, reach
+from backfill_assets.calendar import Calendar, ClippedWindow, days_around_any
 from backfill_assets.lake.latest import Partition
 from backfill_assets.tables.declaration import Table
 
@@ -21,17 +21,17 @@ class Graph:
 
     def reads(self, partition: Partition) -> Iterator[Partition]:
         """Every partition that this one may read, waited for or not."""
-        return ((name, date.fromordinal(n)) for name, around in self._reads[partition[0]] for n in around(partition[1]))
+        return ((name, date.fromordinal(n)) for name, window in self._reads[partition[0]] for n in window(partition[1]))
 
     def needs(self, partition: Partition) -> Iterator[Partition]:
         """The partitions without which this one cannot be built."""
-        return ((name, date.fromordinal(n)) for name, around in self._needs[partition[0]] for n in around(partition[1]))
+        return ((name, date.fromordinal(n)) for name, window in self._needs[partition[0]] for n in window(partition[1]))
 
     def readers(self, partition: Partition, since: date | None = None) -> Iterator[Partition]:
         """Every partition that may read this one; not those that may read the day `since`, if that is before it."""
         table, day = partition
-        for name, around, first in self._readers[table]:
-            days = around(day)
+        for name, window, first in self._readers[table]:
+            days = window(day)
             start = max(days.start, since.toordinal() - first + 1) if since and since < day else days.start
             for n in range(start, days.stop):
                 yield name, date.fromordinal(n)
@@ -40,7 +40,7 @@ class Graph:
         """The days of a table that need a day of an input, or of itself, which is not `there`."""
         found: set[date] = set()
         for other, w in table.windows():
-            found.update(reach(self._days - there[other.name], -w.last_needed, -w.first))
+            found.update(days_around_any(self._days - there[other.name], -w.last_needed, -w.first))
         return found
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
@@ -59,17 +59,17 @@ class Graph:
         return frozenset(self.calendar.days())
 
     @cached_property
-    def _reads(self) -> dict[str, list[tuple[str, Around]]]:
-        return {t.name: [(o.name, self.calendar.around(w.first, w.last)) for o, w in t.windows()] for t in self.tables}
+    def _reads(self) -> dict[str, list[tuple[str, ClippedWindow]]]:
+        return {t.name: [(o.name, self.calendar.window(w.first, w.last)) for o, w in t.windows()] for t in self.tables}
 
     @cached_property
-    def _needs(self) -> dict[str, list[tuple[str, Around]]]:
-        return {t.name: [(o.name, self.calendar.around(w.first, w.last_needed)) for o, w in t.windows()] for t in self.tables}
+    def _needs(self) -> dict[str, list[tuple[str, ClippedWindow]]]:
+        return {t.name: [(o.name, self.calendar.window(w.first, w.last_needed)) for o, w in t.windows()] for t in self.tables}
 
     @cached_property
-    def _readers(self) -> dict[str, list[tuple[str, Around, int]]]:
-        found: dict[str, list[tuple[str, Around, int]]] = {table.name: [] for table in self.tables}
+    def _readers(self) -> dict[str, list[tuple[str, ClippedWindow, int]]]:
+        found: dict[str, list[tuple[str, ClippedWindow, int]]] = {table.name: [] for table in self.tables}
         for table in self.tables:
             for other, w in table.windows():
-                found[other.name].append((table.name, self.calendar.around(-w.last, -w.first), w.first))
+                found[other.name].append((table.name, self.calendar.window(-w.last, -w.first), w.first))
         return found

@@ -1,4 +1,4 @@
-"""Source files as what their names come to: without comments, docstrings, annotations and layout. Nothing is imported."""
+"""The source text of a module by top-level name, without comments, docstrings, annotations and layout. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -14,30 +14,35 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-Place = tuple[str, str]  # a module, and a name in it
+Definition = tuple[str, str]  # a module, and a name at the top of it
 
 ATOMS = (bool, int, float, complex, str, bytes, date, time, timedelta, Decimal, re.Pattern)  # a datetime is a date
 
 
 @dataclass(frozen=True)
-class Bare:
-    """A module without what does not count: each top-level name's text, the names it uses, and where imports lead."""
+class ModuleSource:
+    """What counts of a module: the text of each top-level name, the names that it uses, and what imported names stand for."""
 
     texts: dict[str, str]
     used: dict[str, frozenset[str]]
     imports: dict[str, list[str]]
 
 
-@lru_cache(maxsize=256)
-def bare(module: str) -> Bare:
-    """Read a module's file; ValueError where it has none."""
+def source_of(module: str) -> ModuleSource:
+    """Read a module's file. Raises ValueError if it has none."""
     path = file_of(module)
     if path is None:
-        raise ValueError(f"the source of {module} cannot be read; give its tables a version by hand")
-    tree = _Bared().visit(ast.parse(path.read_text()))
-    named = {name: _literal(node) or ast.unparse(node) for node in tree.body for name in _names(node)}
-    used = {name: frozenset(_used(text)) for name, text in named.items()}
-    return Bare(named, used, dict(_imports(tree, module, package=path.name == "__init__.py")))
+        raise ValueError(f"the source of {module} cannot be read; give its tables a version by hand: version=...")
+    return parsed(module, path)
+
+
+# By the path too: modules of two projects may have the same name.
+@lru_cache(maxsize=256)
+def parsed(module: str, path: Path) -> ModuleSource:
+    tree = _Stripped().visit(ast.parse(path.read_text()))
+    texts = {name: _literal(node) or ast.unparse(node) for node in tree.body for name in _names(node)}
+    used = {name: frozenset(_used(text)) for name, text in texts.items()}
+    return ModuleSource(texts, used, dict(_imports(tree, module, package=path.name == "__init__.py")))
 
 
 def _literal(node: ast.stmt) -> str:
@@ -48,24 +53,23 @@ def _literal(node: ast.stmt) -> str:
         return ""
 
 
-@lru_cache(maxsize=1024)
 def file_of(module: str) -> Path | None:
-    """Where a module's source is, found without importing anything."""
-    project, *within = module.split(".")
+    """The source file of a module, found without importing anything."""
+    package, *within = module.split(".")
     try:
-        found = importlib.util.find_spec(project)
+        spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return None
-    if found is None:
+    if spec is None:
         return None
-    if not found.submodule_search_locations:
-        return Path(found.origin) if found.origin and not within else None
-    at = Path(found.submodule_search_locations[0]).joinpath(*within)
-    return next((path for path in (at.with_suffix(".py"), at / "__init__.py") if path.is_file()), None)
+    if not spec.submodule_search_locations:
+        return Path(spec.origin) if spec.origin and not within else None
+    path = Path(spec.submodule_search_locations[0]).joinpath(*within)
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-class _Bared(ast.NodeTransformer):
-    """Drops docstrings, annotations, and the `@table(...)` that promises something of a function without changing it."""
+class _Stripped(ast.NodeTransformer):
+    """Drops docstrings, annotations, and `@table(...)`, which declares something about a function without changing it."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
@@ -104,7 +108,7 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 
 def _used(text: str) -> Iterator[str]:
-    """The names from outside that a statement uses, with what is asked of them: `name`, `module.name`."""
+    """The names from outside that a statement uses, with their attributes: `name`, `module.name`."""
     outside = set(_globals(symtable.symtable(text, "", "exec")))
     dotted = {".".join(chain) for node in ast.walk(ast.parse(text)) if (chain := _chain(node)) and chain[0] in outside}
     yield from outside | dotted
@@ -114,8 +118,8 @@ def _chain(node: ast.AST) -> list[str]:
     """`a.b.c` as its names; nothing for anything else."""
     if isinstance(node, ast.Name):
         return [node.id]
-    before = _chain(node.value) if isinstance(node, ast.Attribute) else []
-    return [*before, node.attr] if before and isinstance(node, ast.Attribute) else []
+    names = _chain(node.value) if isinstance(node, ast.Attribute) else []
+    return [*names, node.attr] if names and isinstance(node, ast.Attribute) else []
 
 
 def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
@@ -127,27 +131,27 @@ def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
 
 def _imports(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, list[str]]]:
     """Each imported name, and the full dotted name that it stands for."""
-    here = module.split(".")
+    names = module.split(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 full = alias.name.split(".")
                 yield (alias.asname, full) if alias.asname else (full[0], full[:1])
         elif isinstance(node, ast.ImportFrom):
-            up = here[: len(here) - node.level + package] if node.level else []
-            origin = [*up, *(node.module.split(".") if node.module else [])]
+            parent = names[: len(names) - node.level + package] if node.level else []
+            origin = [*parent, *(node.module.split(".") if node.module else [])]
             yield from ((alias.asname or alias.name, [*origin, alias.name]) for alias in node.names)
 
 
 def plain(value: Any) -> str:
-    """Plain data as text, the same in every process; nothing for anything else."""
+    """Plain data as text, the same in every process; an empty text for anything else."""
     if isinstance(value, ATOMS):
         return repr(value)
     if isinstance(value, dict):
         pairs = [(plain(k), plain(v)) for k, v in value.items()]
         return "" if any("" in pair for pair in pairs) else f"{{{', '.join(f'{k}: {v}' for k, v in pairs)}}}"
     if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(each) for each in value]
+        items = [plain(item) for item in value]
         ordered = sorted(items) if isinstance(value, set | frozenset) else items
         return "" if "" in items else f"{type(value).__name__}({', '.join(ordered)})"
     return ""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.calendar import as_day, between, islands
+from backfill_assets.calendar import as_day, between, consecutive
 from backfill_assets.dagster_client.client import OVER, Dagster, told
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake
@@ -129,7 +129,7 @@ def ended(process: subprocess.Popen[str], code: int) -> str:
 
 def spans(days: Iterable[date]) -> str:
     """Days as `A..B, C..D`: two lists of sixty are hard to compare by eye."""
-    return ", ".join(f"{island[0]}..{island[-1]}" for island in islands(days))
+    return ", ".join(f"{island[0]}..{island[-1]}" for island in consecutive(days))
 
 
 def key(table: str) -> dict[str, list[str]]:

@@ -15,8 +15,8 @@ from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import FileCommit, commit_and_record
 from backfill_assets.lake.files import read, write
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.recovery import builds_of
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.recovery import builds_of
 from backfill_assets.lake.slice import Slice, files_of
 
 NAME, DAYS = "raw/a", tuple(date(2019, 9, n) for n in range(1, 6))

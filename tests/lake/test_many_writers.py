@@ -12,7 +12,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.store import Lake
 from backfill_assets.step.request import Order
 from backfill_assets.step.step import Step
-from backfill_assets.tables.declaration import SliceDays, table
+from backfill_assets.tables.declaration import table
+from backfill_assets.tables.windows import SliceDays
 from tests.deliveries import day
 
 WRITERS, COMMITS = 3, 40

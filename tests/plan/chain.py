@@ -9,7 +9,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
 from backfill_assets.step.due import inputs_of
-from backfill_assets.tables.declaration import itself, same_day, table, window
+from backfill_assets.tables.declaration import table
+from backfill_assets.tables.windows import itself, same_day, window
 from tests.deliveries import day
 
 CALENDAR = Calendar(day(0), day(9))

@@ -70,14 +70,14 @@ WEEK = {"trailing_rows": [100] * 7}
         ),
         pytest.param(
             rejected_at_most(0.05, "raw/rejected_lines"),
-            {"rows": 90, "beside_rows": {"raw/rejected_lines": 10}},
+            {"rows": 90, "compared_rows": {"raw/rejected_lines": 10}},
             False,
             "10 of 100 lines in raw/rejected_lines",
             id="a tenth of the lines rejected",
         ),
         pytest.param(
             rejected_at_most(0.05, "raw/rejected_lines"),
-            {"rows": 95, "beside_rows": {"raw/rejected_lines": 5}},
+            {"rows": 95, "compared_rows": {"raw/rejected_lines": 5}},
             True,
             "5 of 100 lines in raw/rejected_lines",
             id="a twentieth of the lines rejected",

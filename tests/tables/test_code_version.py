@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.tables.code_version import code_version, reached
-from backfill_assets.tables.declaration import SliceDays, table
-from backfill_assets.tables.source_text import bare, plain
+from backfill_assets.tables.code_version import code_version, definitions_used
+from backfill_assets.tables.declaration import table
+from backfill_assets.tables.source_text import parsed, plain
+from backfill_assets.tables.windows import SliceDays
 
 NUMBERS = itertools.count()
 FEATURES = '''"""What models read."""
@@ -70,7 +71,7 @@ class Project:
         importlib.invalidate_caches()
 
     def version(self) -> str:
-        bare.cache_clear()
+        parsed.cache_clear()
         return code_version(f"{self.name}.features", "a")
 
     def edit(self, module: str, old: str, new: str) -> str:
@@ -173,7 +174,7 @@ def test_every_table_has_a_version_of_its_own():
 
 
 def test_features_follow_the_transforms_they_are_made_of():
-    found = {place.rpartition(":")[2] for place in reached("backfill_assets.datasets.outages.features", "region_daily")}
+    found = {name.rpartition(":")[2] for name in definitions_used("backfill_assets.datasets.outages.features", "region_daily")}
     assert found == {"region_daily", "by_region", "with_week", "_share", "CAUSES", "WEEK"}
 
 

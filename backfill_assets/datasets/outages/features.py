@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.staging import outages
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key
-from backfill_assets.tables.declaration import SliceDays, itself, same_day, table, window
+from backfill_assets.tables.declaration import table
+from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 CAUSES = {
     "equipment": "equipment issue",

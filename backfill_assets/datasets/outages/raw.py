@@ -1,6 +1,6 @@
 """raw: what arrived, as it arrived.
 
-One row a line that is a readable change, every field as text; lines that are none are kept beside, with the reason.
+One row a line that is a readable change, every field as text; other lines are kept in a table of their own, with the reason.
 Grain: a line of a file of an arrival day. Raw promises no uniqueness: a file delivered twice is here twice.
 """
 
@@ -54,7 +54,7 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
         rejected_at_most(REJECTED_SHARE, "raw/rejected_lines"),
     ],
     samples={"unknown_fields": "map_keys(unknown_fields)"},
-    beside=[rejected_lines],
+    compared_with=[rejected_lines],
     pool="ingestion",
 )
 def outage_events(lines: DataFrame) -> DataFrame:

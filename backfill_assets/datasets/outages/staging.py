@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.raw import outage_events
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key, unparsed_at_most
-from backfill_assets.tables.declaration import same_day, table, window
+from backfill_assets.tables.declaration import table
+from backfill_assets.tables.windows import same_day, window
 
 # Days after an event day: until when its rows are placed, and when it is first called complete.
 HORIZON, WATERMARK = 14, 2

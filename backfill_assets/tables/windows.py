@@ -1,0 +1,76 @@
+"""What a table reads: days of other tables, days of itself, a source, or just the days that are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from backfill_assets.calendar import days_around
+from backfill_assets.sources.protocol import Source
+
+if TYPE_CHECKING:
+    from backfill_assets.tables.declaration import Table
+
+
+@dataclass(frozen=True)
+class Window:
+    """The days S+first .. S+last of an input, for each day S; S is computed only once those up to S+wait_for are built.
+
+    `table` None is the table itself; then `last` is negative. Days outside the calendar are never waited for.
+    """
+
+    table: Table | None
+    first: int = 0
+    last: int = 0
+    wait_for: int = 0
+
+    def days(self, day: date) -> list[date]:
+        """The days of the input that `day` may read."""
+        return days_around(day, self.first, self.last)
+
+    def needed(self, day: date) -> list[date]:
+        """The days of the input without which `day` cannot be built."""
+        return days_around(day, self.first, self.last_needed)
+
+    @property
+    def last_needed(self) -> int:
+        return min(self.last, self.wait_for)
+
+
+@dataclass(frozen=True)
+class SliceDays:
+    """An input with one row per day that is computed, in the column of the table's `partition_by`.
+
+    It lets a function give rows to a day for which its other inputs have none.
+    """
+
+
+Read = Window | SliceDays | Source
+
+
+def window(table: Table, *, first: int, last: int, wait_for: int | None = None) -> Window:
+    """Read the days S+first .. S+last of `table` for each day S, for example `first=-6, last=0` for a week that ends on S.
+
+    S waits until the days up to S+wait_for are built, all of them if it is not given; a later one that is built afterwards
+    makes S outdated. The function gets the days of all S of a run together, so it must not count on seeing only one window.
+    Raises ValueError if `first` is after `last`.
+    """
+    if first > last:
+        raise ValueError(f"a window from S{first:+d} to S{last:+d} is empty")
+    return Window(table, first, last, last if wait_for is None else wait_for)
+
+
+def same_day(table: Table) -> Window:
+    """Read, for each day, the same day of `table`."""
+    return Window(table)
+
+
+def itself(*, back: int) -> Window:
+    """Read the table itself, `back` days before each day that is computed. Raises ValueError if `back` is less than 1.
+
+    Days are then computed in order. The first day of the calendar reads an empty input.
+    """
+    if back < 1:
+        raise ValueError("a table can read only earlier days of itself")
+    return Window(None, -back, -back, -back)
