@@ -15,8 +15,8 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from tests.deliveries import day
-from tests.lake.test_ledger import NOON, commit
-from tests.lake.test_ledger import build as of_unknown_table
+from tests.lake.builds import NOON, commit
+from tests.lake.builds import build as of_unknown_table
 
 NAME, RENAMED, CRASHED = "staging/outages", "staging/outages_by_region", "staging/o"
 

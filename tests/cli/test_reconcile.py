@@ -19,7 +19,7 @@ from backfill_assets.cli.app import app
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from tests.deliveries import day, days
-from tests.lake.test_ledger import build as of_day
+from tests.lake.builds import build as of_day
 from tests.lake.test_table_state import write
 
 NAME = "staging/outages"

@@ -9,7 +9,7 @@ import pytest
 from backfill_assets.lake.audit_trail import RebuildRequest, runs, select
 from backfill_assets.lake.recovery import Trail
 from tests.deliveries import day, days
-from tests.lake.test_ledger import build
+from tests.lake.builds import build
 
 
 def told(*builds, left_out=(), fold=True):

@@ -1,33 +1,18 @@
 """The ledger, without Spark: commits are written with the deltalake library as a step would leave them."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
-from backfill_assets.lake.ledger import Ledger, commit_metadata
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build, from_arrow, to_arrow
+from backfill_assets.lake.recovery import recover_newest
 from tests.deliveries import day
-
-NOON = datetime(2019, 10, 14, 12, tzinfo=UTC)
-
-
-def build(number: int = 0, minutes: int = 0, **fields: Any) -> Build:
-    known: dict[str, Any] = {"run": "r", "code_version": "1", "outcome": "accepted", "at": NOON + timedelta(minutes=minutes)}
-    return Build("staging/o", day(number), **known | fields)
-
-
-FULL = build(
-    fingerprint="1-2-3", rows=1, nulls={"a": 1}, measures={"m": 2}, samples={"s": ["x"]}, parts={"2019-08-15": "p"},
-    inputs={"t@2019-08-15": "f"}, input_versions={"t": 4},
-    checks=[{"rule": "r", "passed": True, "message": "", "figures": {"rows": 1}, "severity": "error", "rows": []}],
-    delta_version=3, seconds=0.5, write_mode="merge", identity="i", plan="p", who="w", reason="why", message="m",
-)  # fmt: skip
+from tests.lake.builds import FULL, TABLE, build, commit
 
 
 def test_a_build_survives_the_ledger():
@@ -42,12 +27,12 @@ def test_a_ledger_that_was_never_written_is_empty(tmp_path):
     assert Ledger(str(tmp_path)).builds() == []
 
 
-def test_the_last_build_that_stands_is_the_days_and_a_failed_one_is_not(tmp_path):
+def test_the_last_accepted_build_is_the_days_and_a_failed_one_is_not(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(0, 0, run="first"), build(1, 0, run="first")])
     ledger.append([build(0, 2, run="third", outcome="failed"), build(1, 2, run="third")])
     ledger.append([build(0, 1, run="second")])
-    assert {at: b.run for (_, at), b in ledger.accepted(["staging/o"]).items()} == {day(0): "second", day(1): "third"}
+    assert {at: b.run for (_, at), b in latest(ledger, {TABLE: None}).accepted.items()} == {day(0): "second", day(1): "third"}
 
 
 def test_a_build_recorded_twice_counts_once(tmp_path):
@@ -63,28 +48,22 @@ def test_other_tables_are_not_read(tmp_path):
     assert [b.table for b in ledger.builds(["raw/a"])] == ["raw/a"]
 
 
-def commit(tmp_path, *builds: Build, metadata: str | None = None) -> None:
-    told = commit_metadata(builds) if metadata is None else metadata
-    properties = CommitProperties(custom_metadata={"userMetadata": told})
-    write_deltalake(str(tmp_path / "staging/o"), pa.table({"a": [1]}), mode="append", commit_properties=properties)
-
-
-def test_what_a_crash_left_out_is_mended_from_the_commits(tmp_path):
+def test_what_a_crash_left_out_is_recovered_from_the_commits(tmp_path):
     ledger = Ledger(str(tmp_path))
     commit(tmp_path, build(0))
     ledger.append([build(0, delta_version=0)])
     commit(tmp_path, build(1), build(2))
     commit(tmp_path, build(3))
-    mended = ledger.mend(["staging/o"])
-    assert [(b.day, b.delta_version) for b in mended] == [(day(1), 1), (day(2), 1), (day(3), 2)]
-    assert len(ledger.accepted(["staging/o"])) == 4
+    recovered = recover_newest(ledger, [TABLE])
+    assert [(b.day, b.delta_version) for b in recovered] == [(day(1), 1), (day(2), 1), (day(3), 2)]
+    assert len(ledger.builds()) == 4
 
 
-def test_mending_what_is_whole_writes_nothing(tmp_path):
+def test_recovering_what_is_whole_writes_nothing(tmp_path):
     ledger = Ledger(str(tmp_path))
     commit(tmp_path, build(0))
-    ledger.mend(["staging/o"])
-    assert ledger.mend(["staging/o"]) == []
+    recover_newest(ledger, [TABLE])
+    assert recover_newest(ledger, [TABLE]) == []
     assert len(ledger.builds()) == 1
 
 
@@ -98,7 +77,7 @@ def test_mending_what_is_whole_writes_nothing(tmp_path):
 )
 def test_a_commit_that_is_not_ours_tells_of_no_build(tmp_path, metadata):
     commit(tmp_path, metadata=metadata)
-    assert Ledger(str(tmp_path)).mend(["staging/o"]) == []
+    assert recover_newest(Ledger(str(tmp_path)), [TABLE]) == []
 
 
 def append_many(root: str, writer: int, start: Barrier) -> None:

@@ -12,7 +12,7 @@ from backfill_assets.lake.ledger import commit_metadata
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.table_state import TableState, as_recorded, held
 from tests.deliveries import day, days
-from tests.lake.test_ledger import build
+from tests.lake.builds import build
 
 TABLE = "staging/o"
 

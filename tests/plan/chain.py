@@ -8,7 +8,7 @@ from typing import Any
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import inputs_of
+from backfill_assets.step.due import tables_read
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.windows import itself, same_day, window
 from tests.deliveries import day
@@ -65,8 +65,8 @@ def built(what, *numbers, **figures):
 
 
 def up_to_date(what, numbers, accepted):
-    """`accepted` with builds of these days that were made from exactly what stands."""
+    """`accepted` with builds of these days that were made from exactly what is accepted."""
     for n in numbers:
-        inputs = inputs_of(what, day(n), accepted, CALENDAR)
+        inputs = tables_read(what, day(n), accepted, CALENDAR)
         accepted = accepted | {k: replace(b, inputs=inputs) for k, b in built(what, n).items()}
     return accepted

@@ -17,7 +17,7 @@ from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Known
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import day, days
-from tests.lake.test_ledger import build as of_day
+from tests.lake.builds import build as of_day
 
 NAME = "staging/o"
 

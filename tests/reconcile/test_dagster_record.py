@@ -13,7 +13,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.reconcile.dagster_record import Known, at_work, event_of, known_of, tell
 from tests.deliveries import day
-from tests.lake.test_ledger import FULL, build
+from tests.lake.builds import FULL, build
 
 
 def saying(data: Any) -> Dagster:

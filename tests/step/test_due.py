@@ -7,61 +7,64 @@ import pytest
 from backfill_assets.step.due import Due, sort_out
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
+from tests.plan.workspaces import workspace_of
 
 
-def asked(what, numbers, accepted, **options) -> Due:
-    return sort_out(what, days(*numbers), accepted=accepted, calendar=CALENDAR, **options)
+def sorted_out(what, numbers, accepted, **options) -> Due:
+    return sort_out(
+        what, days(*numbers), workspace_of([raw, updates, outages, history], CALENDAR), accepted=accepted, **options
+    )
 
 
-def test_a_day_without_its_inputs_is_held_back_and_says_what_it_needs():
-    due = asked(outages, [3, 4], built(updates, 3, 4, 5))
+def test_a_day_without_its_inputs_is_blocked_and_says_what_it_needs():
+    due = sorted_out(outages, [3, 4], built(updates, 3, 4, 5))
     assert due.compute == days(3)
-    assert due.held == {day(4): "needs staging/u 2019-08-21, of which there is no accepted build"}
+    assert due.blocked == {day(4): "needs staging/u 2019-08-21, of which there is no accepted build"}
 
 
 def test_days_after_the_watermark_are_not_waited_for():
-    assert asked(outages, [3], built(updates, 3, 4, 5)).compute == days(3)
+    assert sorted_out(outages, [3], built(updates, 3, 4, 5)).compute == days(3)
 
 
 def test_days_after_the_calendar_are_not_waited_for():
-    assert asked(outages, [8, 9], built(updates, 8, 9)).compute == days(8, 9)
+    assert sorted_out(outages, [8, 9], built(updates, 8, 9)).compute == days(8, 9)
 
 
 def test_a_day_without_a_delivery_fails_and_the_others_are_computed():
-    due = asked(raw, [8, 9], {})
+    due = sorted_out(raw, [8, 9], {})
     assert (due.compute, due.undelivered) == (days(8), {day(9): "no source for 2019-08-24"})
 
 
 def test_a_day_built_from_the_same_inputs_and_code_is_up_to_date():
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, parts={str(day(3)): "p"}))
-    assert asked(outages, [3], accepted).up_to_date == days(3)
+    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    assert sorted_out(outages, [3], accepted).up_to_date == days(3)
 
 
 def test_a_new_code_version_makes_a_day_due():
     accepted = up_to_date(updates, [3], built(raw, 3))
-    assert asked(replace(updates, version="2"), [3], accepted).compute == days(3)
+    assert sorted_out(replace(updates, version="2"), [3], accepted).compute == days(3)
 
 
 def test_force_makes_a_day_due():
     accepted = up_to_date(updates, [3], built(raw, 3))
-    assert asked(updates, [3], accepted, force=days(3)).compute == days(3)
+    assert sorted_out(updates, [3], accepted, force=days(3)).compute == days(3)
 
 
 def test_force_is_by_the_day():
     accepted = up_to_date(updates, [3, 4], built(raw, 3, 4))
-    due = asked(updates, [3, 4], accepted, force=days(4))
+    due = sorted_out(updates, [3, 4], accepted, force=days(4))
     assert (due.up_to_date, due.compute) == (days(3), days(4))
 
 
-def test_a_refused_input_holds_back_what_needs_it_although_it_stood_before():
+def test_a_failed_input_blocks_what_needs_it_although_an_earlier_build_is_accepted():
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5))
-    due = asked(outages, [3], accepted, refused={(updates.name, day(4))})
-    assert due.held == {day(3): "needs staging/u 2019-08-19, of which there is no accepted build"}
-    assert asked(outages, [3], accepted, refused={(updates.name, day(6))}).up_to_date == days(3)
+    due = sorted_out(outages, [3], accepted, failed={(updates.name, day(4))})
+    assert due.blocked == {day(3): "needs staging/u 2019-08-19, of which there is no accepted build"}
+    assert sorted_out(outages, [3], accepted, failed={(updates.name, day(6))}).up_to_date == days(3)
 
 
 @pytest.mark.parametrize(
-    ("arrived", "parts", "due_days"),
+    ("arrived", "fingerprints", "due_days"),
     [
         pytest.param(5, {str(day(3)): "p", str(day(5)): "new"}, [5], id="a late row makes only the day it is about due"),
         pytest.param(5, {str(day(3)): "new", str(day(5)): "p"}, [3], id="a row of an earlier event day"),
@@ -70,21 +73,21 @@ def test_a_refused_input_holds_back_what_needs_it_although_it_stood_before():
         pytest.param(8, {str(day(3)): "p"}, [], id="a row that arrives after the horizon"),
     ],
 )
-def test_an_input_of_another_day_counts_by_its_parts(arrived, parts, due_days):
+def test_an_input_of_another_day_counts_by_its_rows_about_the_day(arrived, fingerprints, due_days):
     known = {str(day(3)): "p", str(day(5)): "p"}
-    accepted = up_to_date(outages, [3, 5], built(updates, 3, 4, 5, 6, 7, parts=known))
-    late = accepted | built(updates, arrived, parts=parts)
-    assert asked(outages, [3, 5], late).compute == days(*due_days)
+    accepted = up_to_date(outages, [3, 5], built(updates, 3, 4, 5, 6, 7, day_fingerprints=known))
+    late = accepted | built(updates, arrived, day_fingerprints=fingerprints)
+    assert sorted_out(outages, [3, 5], late).compute == days(*due_days)
 
 
 def test_a_table_that_reads_itself_is_computed_from_the_days_of_the_same_run():
-    due = asked(history, [0, 1, 2], built(outages, 0, 1, 2))
-    assert (due.compute, due.held) == (days(0, 1, 2), {})
+    due = sorted_out(history, [0, 1, 2], built(outages, 0, 1, 2))
+    assert (due.compute, due.blocked) == (days(0, 1, 2), {})
 
 
 def test_a_table_that_reads_itself_waits_for_the_day_before():
-    due = asked(history, [2, 3], built(outages, 2, 3))
-    assert due.held == {
+    due = sorted_out(history, [2, 3], built(outages, 2, 3))
+    assert due.blocked == {
         day(2): "needs features/h 2019-08-16, of which there is no accepted build",
         day(3): "needs features/h 2019-08-17, of which there is no accepted build",
     }
@@ -93,11 +96,11 @@ def test_a_table_that_reads_itself_waits_for_the_day_before():
 def test_a_change_of_one_day_makes_every_later_day_of_a_table_that_reads_itself_due():
     accepted = up_to_date(history, [0, 1, 2, 3], built(outages, 0, 1, 2, 3))
     changed = accepted | {k: replace(b, fingerprint="new") for k, b in built(outages, 1).items()}
-    due = asked(history, [0, 1, 2, 3], changed)
+    due = sorted_out(history, [0, 1, 2, 3], changed)
     assert (due.up_to_date, due.compute) == (days(0), days(1, 2, 3))
 
 
 def test_days_appended_before_are_not_appended_again_even_by_force():
     accepted = built(raw, 3) | built(updates, 3)
-    due = asked(updates, [3], accepted, force=days(3), already=days(3))
+    due = sorted_out(updates, [3], accepted, force=days(3), already=days(3))
     assert (due.up_to_date, due.compute) == (days(3), [])
