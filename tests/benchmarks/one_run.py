@@ -13,13 +13,11 @@ from dagster import DagsterInstance
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 
-from backfill_assets.settings import PROJECT
-
 
 def main(first: str, last: str) -> int:
     home = Path(os.environ["DAGSTER_HOME"])
     home.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PROJECT / "dagster.yaml", home / "dagster.yaml")
+    shutil.copy(DAGSTER_YAML, home / "dagster.yaml")
     instance = DagsterInstance.get()
     job = defs.resolve_job_def("rebuild")
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}

@@ -1,0 +1,79 @@
+"""`backfill run` of one forced day through all six tables on running servers, in phases: `python -m tests.benchmarks.one_day`.
+
+From the key pressed to the prompt back: planning (until the backfill is asked for), launching (until Dagster has it), the
+daemon (until the run is created), the run's start (until its first step), the steps, and noticing the end (until the prompt).
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table as Drawn
+
+from backfill_assets.cli.demo import workspace_for
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.datasets.outages.sample import deliver
+from backfill_assets.plan.store import Plans
+from backfill_assets.servers.stack import Servers, servers_on
+
+DAYS, TIMES = "2019-08-15..2019-08-26", 3
+RUNS = """query ($id: String!) {
+  runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
+    ... on Runs { results { creationTime startTime endTime stepStats { startTime endTime } } }
+  }
+}"""
+
+
+def backfill(*arguments: str, env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
+    subprocess.run(command, env=os.environ | env, check=True, capture_output=True)
+
+
+def phases(servers: Servers, lake: str, env: dict[str, str]) -> dict[str, float]:
+    """The seconds of each phase of one command."""
+    plans, before = Plans(lake), set(Plans(lake).ids())
+    pressed = time.time()
+    backfill("run", "--partitions", "2019-08-20", "--force", "--canary", "0", env=env)
+    back = time.time()
+    (plan_id,) = set(plans.ids()) - before
+    asked = plans.events(plan_id, "asked")[0].at.timestamp()
+    dagster: Dagster = servers.dagster
+    (launched,) = dagster.backfills({"backfill/plan": plan_id})
+    runs = dagster.ask(RUNS, {"id": launched["id"]})["runsOrError"]["results"]
+    steps = [step for run in runs for step in run["stepStats"]]
+    began, ended = min(step["startTime"] for step in steps), max(step["endTime"] for step in steps)
+    created = min(run["creationTime"] for run in runs)
+    return {
+        "plan": asked - pressed,
+        "launch": launched["creationTime"] - asked,
+        "daemon": created - launched["creationTime"],
+        "run start": began - created,
+        "steps": ended - began,
+        "noticing the end": back - ended,
+        "in all": back - pressed,
+    }
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as root:
+        os.environ["BACKFILL_HOME"] = root
+        workspace, console = workspace_for(DAYS), Console(width=120)
+        settings = workspace.settings
+        deliver(settings.landing)
+        with servers_on(settings, tell=console.print) as servers:
+            env = {"BACKFILL_FIRST_DAY": str(workspace.calendar.first), "BACKFILL_LAST_DAY": str(workspace.calendar.last)}
+            backfill("run", "--partitions", DAYS, "--canary", "0", env=env)
+            found = [phases(servers, settings.lake, env) for _ in range(TIMES)]
+        drawn = Drawn("phase", *[f"run {n + 1}" for n in range(TIMES)], title=f"{datetime.now():%Y-%m-%d}: one day, six tables")
+        for name in found[0]:
+            drawn.add_row(name, *[f"{each[name]:.1f} s" for each in found])
+        drawn.add_row("in all / steps", *[f"{each['in all'] / each['steps']:.2f}" for each in found])
+        console.print(drawn)
+
+
+if __name__ == "__main__":
+    main()
