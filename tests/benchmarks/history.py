@@ -1,4 +1,4 @@
-"""One day rebuilt in a lake with ten years of nightly builds, beside the same in a new lake: `python -m tests.benchmarks.history`.
+"""One day rebuilt in a lake with ten years of nightly builds, and in a new lake: `python -m tests.benchmarks.history`.
 
 Ten years of builds are made up: for each night the day and the two before it, of every table, as rows of the ledger. The step's
 own work is the same in both lakes, so that what grows with history shows. Prints seconds, in turn, and the ratio of medians.
