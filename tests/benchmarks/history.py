@@ -29,15 +29,18 @@ def made_up(name: str, end: date) -> list[Build]:
     """Three builds of every day of ten years: the nightly run builds a day, and rebuilds it twice."""
     nights = [end - timedelta(days=n) for n in range(YEARS * 365, 0, -1)]
     midnight = {night: datetime(night.year, night.month, night.day, 1, tzinfo=UTC) for night in nights}
-    fields = {
-        "code_version": "old",
-        "fingerprint": "9-9-9",
-        "rows": 9,
-        "seconds": 1.0,
-        "inputs": {"t": {"2019-01-01": "9-9-9"}},
-    }
+    inputs = {"t": {"2019-01-01": "9-9-9"}}
     return [
-        Build(name, night - timedelta(days=back), "accepted", f"nightly {night}", at=midnight[night], **fields)
+        Build(
+            name,
+            night - timedelta(days=back),
+            "accepted",
+            f"nightly {night}",
+            "old",
+            "9-9-9",
+            inputs=inputs,
+            at=midnight[night],
+        )
         for night in nights
         for back in range(3)
     ]

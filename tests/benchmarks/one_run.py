@@ -8,10 +8,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from backfill_assets.definitions import defs
 from dagster import DagsterInstance
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
+
+from backfill_assets.datasets.outages.project import defs
+from backfill_assets.servers.place import DAGSTER_YAML
 
 
 def main(first: str, last: str) -> int:
