@@ -22,7 +22,7 @@ from backfill_assets.tables.declaration import Table
 # The projects declared while `load` imports a module; None at all other times.
 _declared: ContextVar[list[Project] | None] = ContextVar("declared", default=None)
 
-PACKAGE = str(Path(__file__).parent)
+PACKAGE, IMPORTLIB = str(Path(__file__).parent), str(Path(importlib.__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,9 @@ def _not_imported(module: str, folder: Path, error: Exception) -> str:
             "Name one in BACKFILL_PROJECT or under [tool.backfill] in pyproject.toml, or type the command in its folder."
         )
     raised = traceback.TracebackException.from_exception(error)
-    frames = [frame for frame in raised.stack if "importlib" not in frame.filename]
-    # The way through this package says nothing to the author of the module, unless there is no other.
-    theirs = [frame for frame in frames if not frame.filename.startswith(PACKAGE)]
-    raised.stack = traceback.StackSummary.from_list(theirs or frames)
+    # The way through this package and the import system says nothing to the author of the module.
+    frames = [frame for frame in raised.stack if not frame.filename.startswith((PACKAGE, "<frozen importlib", IMPORTLIB))]
+    raised.stack = traceback.StackSummary.from_list(frames)
     return f"The project {module} cannot be imported. Nothing was started. It raised:\n{''.join(raised.format()).rstrip()}"
 
 

@@ -1,0 +1,99 @@
+"""A project of one's own, from nothing: the README's example, typed as it stands there, in an empty folder."""
+
+import re
+import shlex
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets.dagster_client.client import Dagster
+from tests.journeys.conftest import PROJECT, Up, environment
+from tests.journeys.station import FIRST, Station
+
+README = (PROJECT / "README.md").read_text()
+FILES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)```$", README, re.MULTILINE | re.DOTALL))
+(COMMANDS,) = re.findall(r"```bash\n(backfill status\nbackfill plan [^`]*?)```", README)
+
+# The same tables, computed by DuckDB from the delivered files.
+LINES = "SELECT regexp_extract(filename, '([0-9-]{10}).jsonl', 1)::DATE AS day, * FROM read_json('{}/*.jsonl', filename = true)"
+STAGING = f'SELECT DISTINCT day, "order", store, cents FROM ({LINES})'
+FEATURES = f"""
+    SELECT day, store, sum(cents)::BIGINT AS cents,
+        (SELECT sum(w.cents)::BIGINT FROM ({STAGING}) w WHERE w.store = o.store AND w.day BETWEEN o.day - 6 AND o.day)
+    FROM ({STAGING}) o GROUP BY day, store
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder, and then the README's files in it."""
+    folder = tmp_path_factory.mktemp("own")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path, spark: object) -> dict[str, str]:
+    """What each command of the README prints, by verb, and `status` once more at the end."""
+    small = ("BACKFILL_SPARK_CONF", "BACKFILL_SPARK_JARS")
+    settings = environment(folder, FIRST).items()
+    env = {name: value for name, value in settings if name in small or not name.startswith("BACKFILL_")}
+    home = folder / ".backfill"
+    up = Up(home, folder, env)
+    station = Station(Dagster(f"http://127.0.0.1:{up.port}"), home, folder / "deliveries", folder, env, up)
+    verbs: dict[str, str] = {}
+    try:
+        for line in [*COMMANDS.splitlines(), "backfill status"]:
+            _, verb, *arguments = shlex.split(line, comments=True)
+            if verb == "up":
+                home.mkdir(exist_ok=True)
+                up.start()
+            else:
+                verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(verb, *arguments)
+        up.end()
+    finally:
+        if up.process and up.process.poll() is None:
+            up.process.terminate()
+            up.process.wait(timeout=90)
+    return verbs
+
+
+def rows(folder: Path, table: str) -> list[tuple[object, ...]]:
+    committed = DeltaTable(str(folder / ".backfill" / "lake" / table)).to_pyarrow_table()
+    return [tuple(row.values()) for row in committed.to_pylist()]
+
+
+def test_status_and_plan_find_the_project_and_its_deliveries(printed):
+    assert re.findall(r"^(\S+)  2 missing$", printed["status"], re.MULTILINE) == [
+        "raw/orders", "staging/orders", "features/store_sales",
+    ]  # fmt: skip
+    assert re.findall(r"│ (\S+) +│ 2 +│ 2024-06-01\.\.2024-06-02", printed["plan"]) == [
+        "raw/orders", "staging/orders", "features/store_sales",
+    ]  # fmt: skip
+
+
+def test_after_the_run_every_day_is_up_to_date(printed):
+    assert re.findall(r"^(\S+)  2 up to date$", printed["status again"], re.MULTILINE) == [
+        "raw/orders", "staging/orders", "features/store_sales",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [pytest.param("staging/orders", STAGING, id="orders"), pytest.param("features/store_sales", FEATURES, id="sales")],
+)
+def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(folder, printed, table, query):
+    expected = duckdb.execute(query.replace("{}", f"{folder}/deliveries/orders")).fetchall()
+    assert len(expected) == 3
+    assert sorted(rows(folder, table), key=repr) == sorted(expected, key=repr)
+
+
+def test_everything_is_in_the_projects_folder(folder, printed):
+    assert {name.name for name in folder.iterdir()} - {"__pycache__"} == {
+        *(Path(name).parts[0] for name in FILES),
+        ".backfill",
+    }

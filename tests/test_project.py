@@ -1,0 +1,134 @@
+"""A project is found by its name or its pyproject.toml, read without a trace, and what is wrong with it is told as its own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster import Definitions
+
+from backfill_assets.errors import SettingsError
+from backfill_assets.settings import BUNDLED, project_at, read_settings
+from tests.projects import opened, written
+
+
+def test_the_nearest_pyproject_that_names_a_project_is_the_projects_folder(tmp_path):
+    folder = written(tmp_path, "lessons")
+    below = folder / "notebooks"
+    below.mkdir()
+    (below / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    assert project_at(below) == (folder, "lessons")
+    assert project_at(tmp_path) == (tmp_path, BUNDLED)
+
+
+def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_path):
+    folder = written(tmp_path, "lessons")
+    (folder / ".env").write_text("BACKFILL_HOME=home\nBACKFILL_LANDING=\nBACKFILL_PRICE_PER_HOUR=2\n")
+    below = folder / "notebooks"
+    below.mkdir()
+    settings = read_settings(below, home="own", landing="")
+    assert (settings.home, settings.landing, settings.price_per_hour) == (folder / "own", folder / "own" / "landing", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "line"),
+    [
+        pytest.param(
+            "import backfill_assets\n", "import backfill_assetz\n", "No module named 'backfill_assetz'", 1, id="a typo"
+        ),
+        pytest.param('"raw/files"', '"files"', "'files' is not the name of a table", 5, id="a table without its layer"),
+        pytest.param("(lines)", "(rows)", "takes ['rows'], but `reads` names ['lines']", 5, id="an argument without its input"),
+        pytest.param(
+            "[files, marks]", "[marks]", "made from raw/files, which is not among the tables", 18, id="a table left out"
+        ),
+        pytest.param("[files, marks]", "[files", "SyntaxError: ", 18, id="no Python at all"),
+    ],
+)
+def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours(tmp_path, old, new, error, line):
+    folder = written(tmp_path, "lessons")
+    module = folder / "lessons.py"
+    module.write_text(module.read_text().replace(old, new, 1))
+    with pytest.raises(SettingsError) as refused:
+        opened(folder)
+    message = str(refused.value)
+    assert message.startswith("The project lessons cannot be imported. Nothing was started. It raised:\n")
+    assert re.findall(r'File "(.*)", line (\d+)', message)[-1] == (str(module), str(line))
+    assert error in message
+    assert "backfill_assets/project.py" not in message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"project": "nowhere"}, "There is no module nowhere: Python finds none in", id="no such module"),
+        pytest.param({"project": "json"}, "calls `backfill_assets.definitions(tables=[...])` 0 times", id="no project in it"),
+        pytest.param({"first_day": "2030-01-01"}, "last day 2019-06-02 is before its first day 2030-01-01", id="no days"),
+    ],
+)
+def test_a_project_that_cannot_be_used_says_why(tmp_path, change, message):
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        opened(written(tmp_path, "lessons"), **change)
+
+
+def test_a_calendar_without_a_first_day_says_where_to_name_it(tmp_path):
+    folder = written(tmp_path, "lessons")
+    module = folder / "lessons.py"
+    module.write_text(re.sub(r", first_day=date\(.*?\)", "", module.read_text()))
+    with pytest.raises(SettingsError, match=r"no first day\. .* Set BACKFILL_FIRST_DAY, .* or `first_day=`"):
+        opened(folder)
+
+
+def test_a_pyproject_that_is_not_toml_is_named(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.backfill\n")
+    with pytest.raises(SettingsError, match=re.escape(f"{tmp_path}/pyproject.toml cannot be read")):
+        opened(tmp_path)
+
+
+def test_a_module_that_was_imported_before_keeps_what_it_had_then(tmp_path, monkeypatch):
+    folder = written(tmp_path, "imported_before")
+    monkeypatch.syspath_prepend(str(folder))
+    module, path = importlib.import_module("imported_before"), list(sys.path)
+    workspace = opened(folder)
+    assert workspace.names == ["raw/files", "staging/marks"]
+    assert (sys.modules["imported_before"], sys.path) == (module, path)
+    assert isinstance(module.defs, Definitions)
+
+
+def test_a_module_in_a_package_imports_its_neighbours_as_usual(tmp_path):
+    folder = written(tmp_path, "school")
+    package = folder / "lessons"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    tables, _, project = (folder / "school.py").read_text().partition("defs = ")
+    (package / "tables.py").write_text(tables)
+    (package / "project.py").write_text(f"import backfill_assets\nfrom .tables import date, files, marks\n\ndefs = {project}")
+    assert opened(folder, project="lessons.project").names == ["raw/files", "staging/marks"]
+
+
+def test_dagster_loads_the_same_module_merged_with_other_definitions(tmp_path):
+    folder = written(tmp_path, "lessons")
+    with (folder / "lessons.py").open("a") as module:
+        module.write("from dagster import Definitions, asset\n\n@asset\ndef other(): ...\n\n")
+        module.write("defs = Definitions.merge(defs, Definitions(assets=[other]))\n")
+    assert opened(folder).names == ["raw/files", "staging/marks"]
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-m", "lessons"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
+    validated = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert validated.returncode == 0, validated.stderr
+
+
+def test_importing_the_package_loads_neither_dagster_nor_spark():
+    loaded = "import sys, backfill_assets; print({'dagster', 'pyspark', 'pydantic'} & set(sys.modules))"
+    printed = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "set()"
+
+
+def test_every_public_name_has_a_docstring():
+    package = importlib.import_module("backfill_assets")
+    assert [name for name in package.__all__ if not getattr(package, name).__doc__] == []
+    assert Path(str(package.__file__)).name == "__init__.py"
