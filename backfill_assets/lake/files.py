@@ -1,4 +1,4 @@
-"""Data files between Spark and a table's log: Spark writes and reads plain parquet, and no log is put together in the JVM.
+"""Data files that are written before they are committed: plain parquet, and no log is put together in the JVM.
 
 Files lie at `<table>/<a name of their own>/<day column>=YYYY-MM-DD/part-*.parquet`. The folder is one write's own, so that
 writes do not meet, what belongs to one is known by listing it, and nothing is renamed (object stores cannot). A name that
@@ -7,36 +7,40 @@ does not begin with an underscore, so that a vacuum clears away what was never c
 
 from __future__ import annotations
 
-import json
-import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
-from backfill_assets.lake.slice import DataFile, Slice, files_of
+from backfill_assets.lake.slice import DataFile
 
 # A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and only if it is short:
 # Delta cuts longer texts off, and a bound that was cut must be rounded up.
 BOUNDED_COLUMNS, LONGEST_TEXT = 4, 32
-# Spark looks at each path it is given; a table's own log is quicker from here on.
-MOST_PATHS = 500
-# The file names Spark gives need no escaping; where another writer's do, Delta reads them.
-PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
+
+
+def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
+    """Write `rows` as one file a day in the folder of a table. Nobody sees them until they are committed."""
+    name, store, kept = uuid.uuid4().hex, _store(folder), [c for c in rows.column_names if c != column]
+    for day in pc.unique(rows[column]).to_pylist():
+        of_day = rows.filter(pc.equal(rows[column], pa.scalar(day, pa.date32()))).select(kept)
+        store.create_dir(f"{name}/{column}={day}", recursive=True)
+        with store.open_output_stream(f"{name}/{column}={day}/part-0.parquet") as out:
+            pq.write_table(of_day, out, compression="snappy")
+    return list(_written(folder, name, column))
 
 
 def write(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
-    """Write `rows` as files of one day each in the folder of a table. Nobody sees them until they are committed."""
+    """The same by Spark, as one file or more a day."""
     name = uuid.uuid4().hex
     writer = rows.write.partitionBy(column).option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.parquet(f"{folder}/{name}")
@@ -97,46 +101,9 @@ def _bound(value: Any) -> Any:
     return value if type(value) is int or (type(value) is str and len(value) <= LONGEST_TEXT) else None
 
 
-def read(spark: SparkSession, folder: str, rows: Slice, columns: str) -> DataFrame:
-    """The rows of a slice; none, in the declared `columns`, where there is no table yet."""
-    if rows.version < 0:
-        return spark.createDataFrame([], columns)
-    table = DeltaTable(folder, version=rows.version)
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    files = files_of(table, rows.column, rows.days)
-    if not files:
-        return spark.createDataFrame([], schema)
-    if table.protocol().min_reader_version > 1 or len(files) > MOST_PATHS or not _tell_their_day(files, rows.column):
-        frame = spark.read.format("delta").option("versionAsOf", rows.version).load(folder)
-        return frame.where(rows.condition)
-    return read_files(spark, folder, files, rows.column, schema)
-
-
-def _tell_their_day(files: Iterable[DataFile], column: str) -> bool:
-    """Whether each path lies in the table and names its day, as those that we and Delta write do."""
-    ours = (PLAIN_PATH.fullmatch(f.path) and f.path.split("/")[-2:-1] == [f"{column}={f.day}"] for f in files)
-    return all(ours)
-
-
-def read_files(spark: SparkSession, folder: str, files: Sequence[DataFile], column: str, schema: StructType) -> DataFrame:
-    """The rows of data files of the table in `folder`, each with its day. Columns that older files lack are null."""
-    if not files:
-        return spark.createDataFrame([], schema)
-    within = StructType([f for f in schema.fields if f.name != column])
-    # The paths are names, not patterns.
-    frame = spark.read.schema(within).option("__globPaths__", "false").parquet(*[f"{folder}/{file.path}" for file in files])
-    day = F.regexp_extract(F.col("_metadata.file_path"), f"/{re.escape(column)}=([^/]*)/[^/]*$", 1).cast("date")
-    return frame.select(*[day.alias(column) if name == column else F.col(f"`{name}`") for name in schema.names])
-
-
 def remove(folder: str, files: Iterable[DataFile]) -> None:
     """Delete data files that were never committed. What cannot be deleted is left to a vacuum."""
     store = _store(folder)
     for file in files:
         with suppress(OSError):
             store.delete_file(file.path)
-
-
-def schema_of(spark: SparkSession, columns: str) -> StructType:
-    """The declared columns as a schema; Spark's own parser reads them, on either kind of session."""
-    return spark.createDataFrame([], columns).schema

@@ -26,7 +26,7 @@ class Locked(Exception):
 def file_lock(path: Path, *, patience: float = 0) -> Iterator[None]:
     """Hold the lock of `path`, waiting `patience` seconds at most; then Locked."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=patience)
+    lock = FileLock(path, timeout=patience, poll_interval=0.01)
     try:
         lock.acquire()
     except Timeout:

@@ -41,6 +41,8 @@ ALWAYS = {
     # Not INT96, Spark's own, which has no bounds: microseconds in UTC, as Delta's timestamps are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+# What makes Spark interpret expressions instead of compiling them; both are settings of a session.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 ONE_MACHINE = {
     # Tables of a few megabytes a day: the default 200 tasks would each handle a handful of rows.
     "spark.sql.shuffle.partitions": "4",
@@ -123,3 +125,16 @@ def require_java(minimum: int = 17) -> int:
     if major < minimum:
         raise ServiceUnavailable(f"Java {major} is too old. Nothing was computed. To go on, {JAVA_REMEDY}.")
     return major
+
+
+@contextmanager
+def without_code_generation(spark: SparkSession, *, unless: bool = False) -> Iterator[None]:
+    """Let Spark interpret its expressions meanwhile: on small slices, compiling them takes longer than computing."""
+    before = {name: spark.conf.get(name, None) for name in INTERPRETED} if not unless else {}
+    for name in before:
+        spark.conf.set(name, INTERPRETED[name])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)

@@ -12,8 +12,7 @@ from backfill_assets.lake.ledger import Ledger, version_of
 from backfill_assets.lake.paths import Paths
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+    from backfill_assets.lake.reading import SliceReader
     from backfill_assets.lake.slice import Slice
 
 
@@ -38,8 +37,8 @@ class Lake:
         """The newest version of a table; -1 where there is none."""
         return version_of(self.path(name))
 
-    def read(self, spark: SparkSession, rows: Slice, columns: str) -> DataFrame:
-        """The rows of a slice; none, in the declared `columns`, where the table does not exist yet."""
-        from backfill_assets.lake.files import read
+    def reader(self, rows: Slice, columns: str) -> SliceReader:
+        """What reads a slice, as the rows of the declared `columns`."""
+        from backfill_assets.lake.reading import SliceReader
 
-        return read(spark, self.path(rows.table), rows, columns)
+        return SliceReader(self.path(rows.table), rows, columns)

@@ -115,8 +115,12 @@ def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str],
 
 
 def _fingerprint(groups: list[Any]) -> str:
-    high, low = sum(g.high for g in groups) % 2**64, sum(g.low for g in groups) % 2**64
-    return f"{sum(g.rows for g in groups)}-{high:x}-{low:x}"
+    return fingerprint(*[sum(g[name] for g in groups) for name in ("rows", "high", "low")])
+
+
+def fingerprint(rows: int, high: int, low: int) -> str:
+    """The count of rows, and the sums of the upper and the lower halves of their hashes."""
+    return f"{rows}-{high % 2**64:x}-{low % 2**64:x}"
 
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:

@@ -57,6 +57,10 @@ class Landing:
         delivered = self.delivered(area, days)
         return {day: f if isinstance(f, SourceError) else fingerprint(f) for day, f in delivered.items()}
 
+    def size(self, area: LandingArea, days: Sequence[date]) -> int:
+        """The bytes of the files of `days`, packed as they are."""
+        return sum(file.stat().st_size for _, file in self._files(area, days))
+
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The lines of `days` as received, blank ones left out: (arrival_day, source_file, line)."""
         files = self._files(area, days)

@@ -33,6 +33,10 @@ class Source(Protocol):
         """One sentence for each file of `day`: name, size in bytes, hash. SourceError if the delivery is unusable."""
         ...
 
+    def size(self, area: LandingArea, days: Sequence[date]) -> int:
+        """The bytes of what was delivered for `days`, as they lie there."""
+        ...
+
     def read(self, area: LandingArea, spark: Any, days: Sequence[date]) -> Any:
         """The lines of `days` as a DataFrame, each with its day."""
         ...

@@ -40,7 +40,7 @@ class Audited:
 def audit(table: Table, computed: Computed, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
     """Judge every one of `days`, in order, those without any row too."""
     rows, faults = computed.after, computed.type_faults
-    measured = {} if faults else _measure(table, rows)
+    measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
     for day in sorted(days):
         profile = replace(
@@ -66,7 +66,7 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
 
 
 def _repeated(table: Table, rows: DataFrame) -> dict[date, int]:
-    if not any(rule.counts_keys for rule in table.rules):
+    if not table.counts_keys:
         return {}
     return repeated_keys(rows, day=table.partition_by, key=table.key)
 

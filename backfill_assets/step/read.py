@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -20,22 +21,32 @@ def versions_of_inputs(table: Table, lake: Lake) -> dict[str, int]:
     return {name: lake.version(name) for name in {other.name for other, _ in table.windows()}}
 
 
+@dataclass(frozen=True)
+class InputRows:
+    """The inputs of a step: one DataFrame an argument of the table's function, and the bytes they are read from."""
+
+    rows: Mapping[str, DataFrame]
+    size: int
+
+
 def read_inputs(
     table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
-) -> dict[str, DataFrame]:
-    """One DataFrame an input, by the name of the function's argument, with the days that `days` need of it."""
-    inputs: dict[str, DataFrame] = {}
+) -> InputRows:
+    """The days that `days` need of every input."""
+    rows: dict[str, DataFrame] = {}
+    size = 0
     for name, read in table.reads.items():
         if isinstance(read, Window):
             other = read.table or table
-            rows = Slice(other.name, other.partition_by, _days_read(read, days, workspace), versions[other.name])
-            inputs[name] = workspace.lake.read(spark, rows, other.columns)
+            needed = Slice(other.name, other.partition_by, _days_read(read, days, workspace), versions[other.name])
+            reader = workspace.lake.reader(needed, other.columns)
+            rows[name], size = reader.rows(spark), size + reader.size
         elif isinstance(read, SliceDays):
             values: list[Any] = [(day,) for day in days]
-            inputs[name] = spark.createDataFrame(values, f"{table.partition_by} DATE")
+            rows[name] = spark.createDataFrame(values, f"{table.partition_by} DATE")
         else:
-            inputs[name] = read.read(workspace.area, spark, days)
-    return inputs
+            rows[name], size = read.read(workspace.area, spark, days), size + read.size(workspace.area, days)
+    return InputRows(rows, size)
 
 
 def _days_read(read: Window, days: Sequence[date], workspace: Workspace) -> tuple[date, ...]:

@@ -64,6 +64,11 @@ class Table:
     def source(self) -> Source | None:
         return next((read for read in self.reads.values() if not isinstance(read, Window | SliceDays)), None)
 
+    @property
+    def counts_keys(self) -> bool:
+        """Whether a rule looks at keys that stand more than once."""
+        return any(rule.counts_keys for rule in self.rules)
+
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 

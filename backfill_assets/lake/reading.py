@@ -1,0 +1,80 @@
+"""Reading a slice: Spark reads the parquet files that the table's log lists for its days.
+
+Spark's own Delta reads what is large, or not as our writes leave it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from backfill_assets.lake.slice import DataFile, Slice, files_of
+
+# Spark looks at each path it is given; a table's own log is quicker from here on.
+MOST_PATHS = 500
+# The file names Spark gives need no escaping; where another writer's do, Delta reads them.
+PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SliceReader:
+    """The rows of a slice of the table in `folder`; `columns` are the declared ones."""
+
+    folder: str
+    slice: Slice
+    columns: str
+
+    @cached_property
+    def _table(self) -> DeltaTable | None:
+        return DeltaTable(self.folder, version=self.slice.version) if self.slice.version >= 0 and self.slice.days else None
+
+    @cached_property
+    def _files(self) -> list[DataFile]:
+        return files_of(self._table, self.slice.column, self.slice.days) if self._table else []
+
+    @property
+    def size(self) -> int:
+        """The bytes of the slice's files."""
+        return sum(file.size for file in self._files)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """None, in the declared columns, where there is no table yet."""
+        if self._table is None:
+            return spark.createDataFrame([], self.columns)
+        if self._table.protocol().min_reader_version > 1 or not self._are_plain():
+            frame = spark.read.format("delta").option("versionAsOf", self.slice.version).load(self.folder)
+            return frame.where(self.slice.condition)
+        schema = StructType.fromJson(json.loads(self._table.schema().to_json()))
+        return read_files(spark, self.folder, self._files, self.slice.column, schema)
+
+    def _are_plain(self) -> bool:
+        """Whether there are few files, and each path lies in the table and names its day, as our writes and Delta's do."""
+        return len(self._files) <= MOST_PATHS and all(_names_its_day(self._files, self.slice.column))
+
+
+def _names_its_day(files: Iterable[DataFile], column: str) -> Iterable[bool]:
+    return (bool(PLAIN_PATH.fullmatch(f.path)) and f.path.split("/")[-2:-1] == [f"{column}={f.day}"] for f in files)
+
+
+def read_files(spark: SparkSession, folder: str, files: Sequence[DataFile], column: str, schema: StructType) -> DataFrame:
+    """The rows of data files of the table in `folder`, each with its day. Columns that older files lack are null."""
+    if not files:
+        return spark.createDataFrame([], schema)
+    within = StructType([f for f in schema.fields if f.name != column])
+    # The paths are names, not patterns.
+    frame = spark.read.schema(within).option("__globPaths__", "false").parquet(*[f"{folder}/{file.path}" for file in files])
+    day = F.regexp_extract(F.col("_metadata.file_path"), f"/{re.escape(column)}=([^/]*)/[^/]*$", 1).cast("date")
+    return frame.select(*[day.alias(column) if name == column else F.col(f"`{name}`") for name in schema.names])
+
+
+def schema_of(spark: SparkSession, columns: str) -> StructType:
+    """The declared columns as a schema; Spark's own parser reads them, on either kind of session."""
+    return spark.createDataFrame([], columns).schema
