@@ -12,7 +12,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.status import Finding, State, status_of
+from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.step.due import OF_SOURCE, sort_out
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Delivery, built, history, outages, raw, up_to_date, updates
@@ -21,7 +21,7 @@ from tests.plan.workspaces import workspace_of
 CHAIN = (raw, updates, outages, history)
 
 
-def found(table, number, accepted, *, calendar=CALENDAR, failed=(), running=None) -> Finding:
+def status_at(table, number, accepted, *, calendar=CALENDAR, failed=(), running=None) -> PartitionStatus:
     latest = Latest(accepted | {(b.table, b.day): b for b in failed}, accepted)
     return status_of(workspace_of([table], calendar), [table], [day(number)], latest=latest, running=running).partitions[
         table.name, day(number)
@@ -35,28 +35,28 @@ def delivered(number, accepted=None, mark=None):
 
 
 def test_a_day_never_built_is_missing():
-    assert found(raw, 3, {}) == Finding(State.MISSING, "never built")
+    assert status_at(raw, 3, {}) == PartitionStatus(State.MISSING, "never built")
 
 
 def test_a_missing_day_names_the_inputs_it_needs():
-    assert found(outages, 3, built(updates, 3, 5)) == Finding(State.MISSING, "needs staging/u 2019-08-19")
+    assert status_at(outages, 3, built(updates, 3, 5)) == PartitionStatus(State.MISSING, "needs staging/u 2019-08-19")
 
 
 def test_a_missing_day_without_a_delivery_says_so():
-    assert found(raw, 9, {}) == Finding(State.MISSING, "no source for 2019-08-24")
+    assert status_at(raw, 9, {}) == PartitionStatus(State.MISSING, "no source for 2019-08-24")
 
 
 def test_a_day_as_it_was_built_is_up_to_date():
-    assert found(raw, 3, delivered(3)) == Finding(State.UP_TO_DATE)
+    assert status_at(raw, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE)
 
 
 def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
-    assert found(raw, 9, delivered(9)) == Finding(State.UP_TO_DATE, "no source for 2019-08-24 any more")
+    assert status_at(raw, 9, delivered(9)) == PartitionStatus(State.UP_TO_DATE, "no source for 2019-08-24 any more")
 
 
 def test_other_files_than_before_are_told_from_other_inputs():
-    what = found(raw, 3, delivered(3, mark="other lines"))
-    assert what == Finding(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
+    what = status_at(raw, 3, delivered(3, mark="other lines"))
+    assert what == PartitionStatus(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
 
 
 def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
@@ -65,48 +65,48 @@ def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
             return {at: SourceError(f"the source for {at} is damaged") for at in days}
 
     damaged = replace(raw, reads={"lines": Damaged()})
-    assert found(damaged, 3, delivered(3)) == Finding(State.SOURCE_CHANGED, "the source for 2019-08-18 is damaged")
+    assert status_at(damaged, 3, delivered(3)) == PartitionStatus(State.SOURCE_CHANGED, "the source for 2019-08-18 is damaged")
 
 
 def test_a_changed_input_is_named_with_its_day():
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, parts={str(day(3)): "p"}))
     later = accepted | built(updates, 5, parts={str(day(3)): "another"})
-    what = found(outages, 3, later)
-    assert what == Finding(State.INPUT_CHANGED, "staging/u 2019-08-20 is another than when 2019-08-18 was built")
+    what = status_at(outages, 3, later)
+    assert what == PartitionStatus(State.INPUT_CHANGED, "staging/u 2019-08-20 is another than when 2019-08-18 was built")
 
 
 def test_changed_code_is_told_with_both_versions():
-    what = found(replace(raw, version="2"), 3, delivered(3))
-    assert what == Finding(State.CODE_CHANGED, "built by code 1, which is 2 now")
+    what = status_at(replace(raw, version="2"), 3, delivered(3))
+    assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now")
 
 
 def test_changed_code_without_a_delivery_to_build_from_says_both():
-    what = found(replace(raw, version="2"), 9, delivered(9))
-    assert what == Finding(State.CODE_CHANGED, "built by code 1, which is 2 now; no source for 2019-08-24 any more")
+    what = status_at(replace(raw, version="2"), 9, delivered(9))
+    assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now; no source for 2019-08-24 any more")
 
 
 def test_a_failed_day_says_by_what_and_in_which_run():
     failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
-    assert found(raw, 3, {}, failed=[failed]) == Finding(State.FAILED, "has_rows: 0 rows (run r7)")
+    assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(State.FAILED, "has_rows: 0 rows (run r7)")
 
 
 def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date():
     failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", message="the engine died")
-    assert found(raw, 3, delivered(3), failed=[failed]).state == State.UP_TO_DATE
+    assert status_at(raw, 3, delivered(3), failed=[failed]).state == State.UP_TO_DATE
 
 
 def test_a_day_that_a_run_is_at_work_on_is_running():
-    assert found(raw, 3, {}, running={(raw.name, day(3)): "r8"}) == Finding(State.RUNNING, "run r8")
+    assert status_at(raw, 3, {}, running={(raw.name, day(3)): "r8"}) == PartitionStatus(State.RUNNING, "run r8")
 
 
 @pytest.mark.parametrize(("number", "state"), [(6, State.MISSING), (7, State.NOT_DUE)], ids=["complete", "not yet complete"])
 def test_on_a_growing_calendar_a_day_is_due_once_its_watermark_is_in(number, state):
     growing = Calendar(day(0), today=lambda: day(9))
-    assert found(outages, number, built(updates, 6, 7, 8), calendar=growing).state == state
+    assert status_at(outages, number, built(updates, 6, 7, 8), calendar=growing).state == state
 
 
 def test_on_a_calendar_that_has_ended_every_day_is_due():
-    assert found(outages, 9, built(updates, 9)).state == State.MISSING
+    assert status_at(outages, 9, built(updates, 9)).state == State.MISSING
 
 
 def test_days_are_gathered_by_state_in_order():
