@@ -60,20 +60,20 @@ def select(builds: Sequence[Build], wanted: BuildFilter) -> list[Build]:
 
 def lines_by_run(builds: Sequence[Build], trail: Trail, *, fold: bool) -> dict[str, list[Line]]:
     """`builds`, oldest first, as lines by run, the last run at the end; `fold` joins builds that differ only in their days."""
-    left_out = {key(build) for build in trail.left_out}
+    unrecorded = {key(build) for build in trail.unrecorded}
     by_run: dict[str, dict[object, list[Build]]] = {}
     for build in builds:
         by_run[build.run] = by_run.pop(build.run, {})  # to the end
-        group = _all_but_day(build, key(build) in left_out) if fold else key(build)
+        group = _all_but_day(build, key(build) in unrecorded) if fold else key(build)
         by_run[build.run].setdefault(group, []).append(build)
     return {
-        run: [Line(sorted(group, key=lambda b: b.day), key(group[0]) not in left_out) for group in groups.values()]
+        run: [Line(sorted(group, key=lambda b: b.day), key(group[0]) not in unrecorded) for group in groups.values()]
         for run, groups in by_run.items()
     }
 
 
-def _all_but_day(build: Build, left_out: bool) -> object:
+def _all_but_day(build: Build, unrecorded: bool) -> object:
     # A failed or unchanged day has no commit of its own: the table's version differs from day to day.
     commit = build.delta_version if build.outcome in COMMITTED else None
     read = tuple(sorted(build.input_versions.items()))
-    return build.table, build.outcome, commit, build.code_version, read, build.who, build.plan, build.reason, left_out
+    return build.table, build.outcome, commit, build.code_version, read, build.who, build.plan, build.reason, unrecorded

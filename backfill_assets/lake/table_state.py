@@ -98,7 +98,7 @@ def intact_days(path: str, builds: Sequence[Build]) -> set[date]:
 
 
 def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterable[ForeignCommits]:
-    for foreign, group in groupby(commits, lambda c: not told_by(c) and c.get("operation") not in UPKEEP):
+    for foreign, group in groupby(commits, lambda c: not is_ours(c) and c.get("operation") not in UPKEEP):
         if foreign:
             consecutive = list(group)
             first, last = consecutive[0]["version"], consecutive[-1]["version"]

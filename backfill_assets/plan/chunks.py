@@ -52,7 +52,7 @@ def cut(
 
 def _groups(days: list[date], size: int, order: DayOrder, canary: int) -> list[list[date]]:
     """Days in the order requested, `size` at a time; before them the canary: the first few of the longest row of days."""
-    longest = max(islands(days), key=len, default=[])
+    longest = max(consecutive(days), key=len, default=[])
     first = (longest if order == "asc" else longest[::-1])[:canary] if canary < len(days) else []
     rest = [day for day in (days if order == "asc" else days[::-1]) if day not in set(first)]
     return ([first] if first else []) + [rest[n : n + size] for n in range(0, len(rest), size)]
@@ -92,7 +92,7 @@ def _chunks(places: Places, graph: Graph) -> list[Chunk]:
             numbers[places[other.name][day]]
             for table in graph.tables if table.name in days
             for other, w in table.windows()
-            for day in reach(days[table.name], w.first, w.last) if day in places[other.name]
+            for day in days_around_any(days[table.name], w.first, w.last) if day in places[other.name]
         }  # fmt: skip
         chunks.append(Chunk(n, days, sorted(read - {n})))
     return chunks

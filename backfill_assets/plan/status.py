@@ -78,7 +78,7 @@ def status_of(
         history = _TableHistory(table, latest, fixed, grows)
         deliveries = delivered_for(table, days, workspace.area)
         for day in days:
-            partition, delivery = (table.name, day), deliveries.get(day, {})
+            partition, delivery = (table.name, day), deliveries.get(day, "")
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             partitions[partition] = status(state, why, partition in latest.accepted, isinstance(delivery, SourceError))
@@ -98,11 +98,11 @@ class _TableHistory:
     def _inputs(self) -> InputReader:
         return InputReader(self.table, self.latest.accepted, self.calendar)
 
-    def state(self, day: date, delivery: dict[str, str] | SourceError) -> tuple[State, str]:
+    def state(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
         """The state of a day that no run is computing, and why."""
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
-        changed, why = self._changed(day, accepted, delivery) if accepted else ("", "")
+        changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
             return State.UP_TO_DATE, why
         if last and not last.succeeded:
@@ -111,16 +111,16 @@ class _TableHistory:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)
 
-    def _changed(self, day: date, accepted: Build, delivery: dict[str, str] | SourceError) -> tuple[str, str]:
+    def _changed(self, day: date, accepted: Build, delivery: str | SourceError) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         if isinstance(delivery, NotDelivered):  # moved away since: what was built from it stays right
-            changed = CODE if accepted.code_version != self.table.version else ""
+            changed = Change(Cause.CODE) if accepted.code_version != self.table.version else None
             return changed, f"{delivery} any more"
         if isinstance(delivery, SourceError):
-            return OF_SOURCE, str(delivery)
-        return difference(self.table, accepted, delivery | self._inputs.of(day)), ""
+            return Change(Cause.SOURCE), str(delivery)
+        return change(self.table, accepted, Inputs(self._inputs.of(day), delivery)), ""
 
-    def _never_built(self, day: date, delivery: dict[str, str] | SourceError) -> tuple[State, str]:
+    def _never_built(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
         later = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
         if later and self.grows:
             return State.NOT_DUE, f"complete once {max(later)} is in"
@@ -130,9 +130,9 @@ class _TableHistory:
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
 
 
-def _outdated(table: Table, day: date, changed: str, why: str, built_by: str) -> tuple[State, str]:
-    if changed == CODE:
+def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str) -> tuple[State, str]:
+    if changed.cause == Cause.CODE:
         return State.CODE_CHANGED, f"built by code {built_by}, which is {table.version} now" + (f"; {why}" if why else "")
-    if changed.startswith(OF_SOURCE):
+    if changed.cause == Cause.SOURCE:
         return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
     return State.INPUT_CHANGED, f"{changed.table} {changed.day} has changed since {day} was built"

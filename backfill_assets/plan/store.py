@@ -100,8 +100,7 @@ class Plans:
         system.move(unfinished, f"{folder}/{name}.json")
 
     def _place(self) -> tuple[fs.FileSystem, str]:
-        system, path = fs.FileSystem.from_uri(self.root)
-        return system, f"{path}/_plans"
+        return fs.FileSystem.from_uri(Paths(self.root).plans)
 
 
 def _written(system: fs.FileSystem, folder: str) -> list[fs.FileInfo]:

@@ -15,7 +15,7 @@ from datetime import date
 
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build, short
-from backfill_assets.lake.recovery import left_out
+from backfill_assets.lake.recovery import unrecorded
 from backfill_assets.lake.table_state import TableState
 from backfill_assets.reconcile.dagster_record import Materialized
 from backfill_assets.reconcile.disagreement import Disagreement, Kind
@@ -79,14 +79,14 @@ class _TableRecords:
     def __init__(self, records: Records, name: str, builds: Sequence[Build]):
         self.name, self.buildable = name, name in records.tables
         self.state, self.dagster = records.states.get(name, TableState()), (records.dagster or {}).get(name)
-        unrecorded = left_out(builds, self.state.builds)
+        missing = unrecorded(builds, self.state.builds)
         # As the ledger will be once it is repaired: what else disagrees has another reason.
-        self.accepted = {b.day: b for b in sorted([*builds, *unrecorded], key=lambda b: b.at) if b.succeeded}
+        self.accepted = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded}
         # A run that has built a day and is still running may be building it again, whoever built it since.
-        self.in_progress = {b.day for b in [*builds, *unrecorded] if b.run in records.running}
+        self.in_progress = {b.day for b in [*builds, *missing] if b.run in records.running}
         self.in_progress |= {day for table, day in records.changed if table == name}
         self._days: dict[Kind, dict[date, str]] = {kind: {} for kind in Kind}
-        for build in unrecorded:
+        for build in missing:
             self._add(Kind.UNRECORDED, build.day, f"commit {build.delta_version} by run {build.run}")
         for day, build in self.accepted.items():
             if kind_and_figures := _against_table(build, self.state) or _against_dagster(build, self.dagster):

@@ -40,7 +40,7 @@ class Graph:
         """The days of a table that need a day of an input, or of the table itself, that is not `available`."""
         days: set[date] = set()
         for other, w in table.windows():
-            days.update(reach(self._days - available[other.name], -w.last_needed, -w.first))
+            days.update(days_around_any(self._days - available[other.name], -w.last_needed, -w.first))
         return days
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
@@ -67,9 +67,9 @@ class Graph:
         return {t.name: [(o.name, self.calendar.window(w.first, w.last_needed)) for o, w in t.windows()] for t in self.tables}
 
     @cached_property
-    def _readers(self) -> dict[str, list[tuple[str, Around, int]]]:
-        readers: dict[str, list[tuple[str, Around, int]]] = {table.name: [] for table in self.tables}
+    def _readers(self) -> dict[str, list[tuple[str, ClippedWindow, int]]]:
+        readers: dict[str, list[tuple[str, ClippedWindow, int]]] = {table.name: [] for table in self.tables}
         for table in self.tables:
             for other, w in table.windows():
-                readers[other.name].append((table.name, self.calendar.around(-w.last, -w.first), w.first))
+                readers[other.name].append((table.name, self.calendar.window(-w.last, -w.first), w.first))
         return readers

@@ -20,6 +20,7 @@ from backfill_assets.calendar import as_day, between
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make, read
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.read_remaining import ReadRemaining
@@ -67,7 +68,6 @@ class Server:
     polls_needed: int = 1
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
-    every: list[Any] = field(default_factory=list)
     backfills: list[Backfill] = field(default_factory=list)
     built: Counter[Partition] = field(default_factory=Counter)
     requests: int = 0
@@ -192,19 +192,17 @@ class Server:
                 backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
             )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
-                accepted, refused = self.record.accepted, request.refused(table, self.every, self.graph.calendar)
+                accepted, failed = self.record.accepted, request.failed(table, self.record.last, self.graph.calendar)
                 force = request.forced(table, [day], accepted)
-                due = sort_out(table, [day], self.workspace, accepted=accepted, force=force, refused=refused)
+                due = sort_out(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
                 if not due.compute:
                     continue
                 self.built[table.name, day] += 1
-                build = request.failed(table, day, "no_nulls: 3 nulls")
-                if (table.name, day) not in self.failing:
-                    fingerprint = f"{table.name}{day}"
-                    build = replace(
-                        build, outcome="accepted", message="", fingerprint=fingerprint, inputs=due.inputs[day], seconds=1.0
-                    )
-                self.every.append(build)
+                build = Build(table.name, day, "accepted", backfill.id, table.version, plan=plan.id, seconds=1.0)
+                if (table.name, day) in self.failing:
+                    build = replace(build, outcome="failed", message="no_nulls: 3 nulls")
+                else:
+                    build = replace(build, fingerprint=f"{table.name}{day}", inputs=due.inputs[day].tables)
                 self.record.add([build])
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.calendar import as_day, between, islands
+from backfill_assets.calendar import as_day, between, consecutive
 from backfill_assets.dagster_client.client import OVER, Dagster, payload
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make
@@ -19,9 +20,10 @@ from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.step.due import inputs_of
-from backfill_assets.tables.declaration import Table, window
+from backfill_assets.step.due import tables_read
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
+from backfill_assets.tables.windows import window
 from tests.deliveries import day, days
 from tests.plan.graphs import CALENDAR, table
 from tests.plan.workspaces import workspace_of
@@ -39,13 +41,14 @@ def plan(**options) -> Plan:
 
 
 def build(of: Table, number: int, accepted: Mapping, *, by: str) -> Build:
-    inputs = inputs_of(of, day(number), accepted, CALENDAR)
+    inputs = tables_read(of, day(number), accepted, CALENDAR)
     return Build(of.name, day(number), "accepted", "r", of.version, fingerprint=f"f{number}", inputs=inputs, plan=by)
 
 
 def build_by(plan_id: str, lake: str, of: Table, *numbers: int) -> None:
     ledger = Ledger(lake)
-    ledger.append([build(of, n, ledger.accepted([A.name, B.name]), by=plan_id) for n in numbers])
+    accepted = latest(ledger, dict.fromkeys([A.name, B.name])).accepted
+    ledger.append([build(of, n, accepted, by=plan_id) for n in numbers])
 
 
 @pytest.fixture

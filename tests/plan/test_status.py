@@ -13,7 +13,7 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
-from backfill_assets.step.due import OF_SOURCE, sort_out
+from backfill_assets.step.due import sort_out
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Delivery, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
@@ -28,10 +28,9 @@ def status_at(table, number, accepted, *, calendar=CALENDAR, failed=(), running=
     ]
 
 
-def delivered(number, accepted=None, mark=None):
+def delivered(number, accepted=None, files=None):
     """The raw day as it was built from what lies there, or from something else."""
-    inputs = {f"{OF_SOURCE}lines@{day(number)}": mark or f"lines of {day(number)}"}
-    return (accepted or {}) | built(raw, number, inputs=inputs)
+    return (accepted or {}) | built(raw, number, delivered=files or f"lines of {day(number)}")
 
 
 def test_a_day_never_built_is_missing():
@@ -55,7 +54,7 @@ def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
 
 
 def test_other_files_than_before_are_told_from_other_inputs():
-    what = status_at(raw, 3, delivered(3, mark="other lines"))
+    what = status_at(raw, 3, delivered(3, files="other lines"))
     assert what == PartitionStatus(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
 
 
@@ -69,10 +68,10 @@ def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
 
 
 def test_a_changed_input_is_named_with_its_day():
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, parts={str(day(3)): "p"}))
-    later = accepted | built(updates, 5, parts={str(day(3)): "another"})
+    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    later = accepted | built(updates, 5, day_fingerprints={str(day(3)): "another"})
     what = status_at(outages, 3, later)
-    assert what == PartitionStatus(State.INPUT_CHANGED, "staging/u 2019-08-20 is another than when 2019-08-18 was built")
+    assert what == PartitionStatus(State.INPUT_CHANGED, "staging/u 2019-08-20 has changed since 2019-08-18 was built")
 
 
 def test_changed_code_is_told_with_both_versions():
@@ -110,7 +109,7 @@ def test_on_a_calendar_that_has_ended_every_day_is_due():
 
 
 def test_days_are_gathered_by_state_in_order():
-    accepted = delivered(1, delivered(2, delivered(5, mark="other")))
+    accepted = delivered(1, delivered(2, delivered(5, files="other")))
     status = status_of(workspace_of([raw], CALENDAR), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted))
     expected = {State.UP_TO_DATE: days(1, 2), State.MISSING: days(3), State.SOURCE_CHANGED: days(5)}
     assert status.of(raw.name) == expected
@@ -128,14 +127,14 @@ records = st.fixed_dictionaries(
 def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
     accepted: dict[Partition, Build] = {}
     for (t, n), (own, version, part) in record.items():
-        accepted |= built(CHAIN[t], n, parts={str(day(m)): part for m in range(10)})
+        accepted |= built(CHAIN[t], n, day_fingerprints={str(day(m)): part for m in range(10)})
         partition = (CHAIN[t].name, day(n))
         accepted[partition] = replace(accepted[partition], fingerprint=own, code_version=version)
     for t, n in sorted(record):
         if record[t, n][0] == "p":  # built from what stands now; else from nothing that there ever was
-            delivered_too = {f"{OF_SOURCE}lines@{day(n)}": f"lines of {day(n)}"} if CHAIN[t] is raw else {}
+            files = f"lines of {day(n)}" if CHAIN[t] is raw else ""
             now = up_to_date(CHAIN[t], [n], accepted)[CHAIN[t].name, day(n)]
-            accepted[CHAIN[t].name, day(n)] = replace(accepted[CHAIN[t].name, day(n)], inputs=now.inputs | delivered_too)
+            accepted[CHAIN[t].name, day(n)] = replace(accepted[CHAIN[t].name, day(n)], inputs=now.inputs, delivered=files)
     workspace = workspace_of(CHAIN, CALENDAR)
     status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
     for table in CHAIN:

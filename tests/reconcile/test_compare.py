@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import left_out
+from backfill_assets.lake.recovery import unrecorded
 from backfill_assets.lake.table_state import ForeignCommits, TableState
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized
@@ -201,7 +201,7 @@ def test_after_a_repair_nothing_repairable_is_left_and_nothing_new_disagrees(rec
     before = compare(records)
     known = (records.dagster or {})[NAME]
     assert known
-    lacking = left_out(records.ledger, records.states[NAME].builds) if before.unrecorded() else []
+    lacking = unrecorded(records.ledger, records.states[NAME].builds) if before.unrecorded() else []
     reported = {b.day: b.fingerprint for b in before.to_report}
     repaired = replace(
         records,
