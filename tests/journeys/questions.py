@@ -52,6 +52,15 @@ BACKFILL = """query ($backfill: String!) {
   }
 }"""
 
+BACKFILL = """query ($backfill: String!) {
+  partitionBackfillOrError(backfillId: $backfill) {
+    __typename
+    ... on PartitionBackfill { status }
+    ... on BackfillNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
 RUN = """query ($run: ID!) {
   runOrError(runId: $run) {
     __typename

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from backfill_assets.lake.recovery import commit_metadata
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.recovery import commit_metadata
 from backfill_assets.lake.table_state import TableState, intact_days, read_state
 from tests.deliveries import day, days
 from tests.lake.builds import build

@@ -10,7 +10,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import Partition
 from backfill_assets.plan.selection import Selector
 from backfill_assets.plan.status import PartitionStatus, State
-from backfill_assets.tables.declaration import SliceDays, Table, Window
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import SliceDays, Window
 from tests.deliveries import day
