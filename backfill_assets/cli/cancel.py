@@ -46,7 +46,7 @@ def _end(launcher: Launcher) -> list[str]:
     """Cancel every backfill of the plan that is at work, and wait for its end; their ids."""
 
     def at_work() -> list[str]:
-        return [str(each["id"]) for each in launcher.launched() if each["status"] not in OVER]
+        return [str(each["id"]) for each in launcher.backfills() if each["status"] not in OVER]
 
     try:
         found = at_work()

@@ -114,7 +114,8 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
 
 def show_next_steps(console: Console, outcome: Sequence[TableOutcome], workspace: Workspace) -> None:
     for table in (table for table in outcome if not table.complete):
-        console.print(f"{table.table}: {table.asked - table.accepted} day(s) missing; `backfill status` names each and why.")
+        missing = table.requested - table.accepted
+        console.print(f"{table.table}: {missing} day(s) missing; `backfill status` names each and why.")
     path = f"{workspace.lake.root}/features/region_daily"
     console.print(
         "\nQuery a table, with any Delta reader:\n"

@@ -10,13 +10,11 @@ from rich.text import Text
 
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.running_steps import Work, running
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
 from backfill_assets.workspace import open_workspace
-
-MARK = 12  # so many digits of a fingerprint tell any two apart
 
 
 def run(name: str, day: str, *, as_json: bool) -> int:
@@ -90,12 +88,12 @@ def show(console: Console, told: dict[str, Any]) -> None:
         asked = [f"{word} {build[word]}" for word in ("run", "plan", "who", "reason") if build[word]]
         console.print(f"    {', '.join(asked)}")
         if build["delivered"]:
-            console.print(f"    from the delivery: {build['delivered'][:MARK]}")
+            console.print(f"    from the delivery: {short(build['delivered'])}")
         for table, days in build["inputs"].items():
             version = build["input versions"].get(table, -1)
             read = f", read at version {version}" if version >= 0 else ""
             for day, fingerprint in days.items():
-                console.print(f"    from {table} {day}: {fingerprint[:MARK]}{read}")
+                console.print(f"    from {table} {day}: {short(fingerprint)}{read}")
         if build["message"]:
             console.print(f"    {build['message']}")
     if not told["builds"]:

@@ -26,7 +26,7 @@ def run(*, as_json: bool) -> int:
     settings = read_settings()
     plans, silent = plans_of(Plans(settings.lake)), ""
     try:
-        backfills = [_backfill(each) for each in dagster_of(settings).backfills(most=BACKFILLS_SHOWN)]
+        backfills = [_backfill(each) for each in dagster_of(settings).backfills(limit=BACKFILLS_SHOWN)]
     except ServiceUnavailable as gone:
         backfills, silent = [], f"Backfills are not listed: {gone}"
     if as_json:

@@ -13,8 +13,8 @@ from rich.text import Text
 from backfill_assets.calendar import Calendar, ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.audit_trail import Line, RebuildRequest, runs, select
-from backfill_assets.lake.record import COMMITTED, Build
+from backfill_assets.lake.audit_trail import BuildFilter, Line, lines_by_run, select
+from backfill_assets.lake.record import COMMITTED, Build, short
 from backfill_assets.lake.recovery import key, tables_in, trail
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -26,8 +26,6 @@ WHAT_A_LINE_NEEDS = (
 STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
 ROWS_OF = {"failed": ", not written", "unchanged": ", the same as before"}
 LEFT_OUT = "not in the ledger; if the run is over, a crash kept it out: `backfill reconcile --repair` brings it in"
-MARK = 12  # so many digits of a fingerprint tell any two apart
-
 
 LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
@@ -41,12 +39,12 @@ def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: boo
     found = trail(ledger, known(table, workspace), None if in_full else WHAT_A_LINE_NEEDS)
     builds = found.builds()
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
-    builds = select(builds, RebuildRequest(days, plan, of_run, last))
+    builds = select(builds, BuildFilter(days, plan, of_run, last))
     if as_json:
         left_out = {key(build) for build in found.unrecorded}
         print(json.dumps({"builds": [build.to_json() | {"recorded": key(build) not in left_out} for build in builds]}))
     else:
-        show(terminal(), runs(builds, found, fold=not day), in_full=in_full)
+        show(terminal(), lines_by_run(builds, found, fold=not day), in_full=in_full)
     return 0
 
 
@@ -69,7 +67,7 @@ def days_of(text: str, calendar: Calendar, built: Collection[date]) -> list[date
 def show(console: Console, by_run: Mapping[str, Sequence[Line]], *, in_full: bool) -> None:
     """A paragraph a run, the last one at the end, where a terminal is read first."""
     for name, lines in by_run.items():
-        one = lines[0].one
+        one = lines[0].example
         asked = [f"{word} {text}" for word, text in (("by", one.who), ("plan", one.plan)) if text]
         console.print(Text(f"run {name}", style="bold").append("".join(f", {each}" for each in asked), style="not bold"))
         if one.reason:
@@ -84,7 +82,7 @@ def show(console: Console, by_run: Mapping[str, Sequence[Line]], *, in_full: boo
 
 def _tell(console: Console, line: Line, *, in_full: bool) -> None:
     """What a table came to, and on which days; of days that failed, what was said of the first."""
-    one, days = line.one, len(set(line.days))
+    one, days = line.example, len(set(line.days))
     text = Text(f"  {max(build.at for build in line.builds):%Y-%m-%d %H:%M:%S} {one.table}: ")
     text.append(f"{days} day{'s' if days > 1 else ''} {one.outcome}", STYLES.get(one.outcome, ""))
     tries = f", in {len(line.builds)} builds" if len(line.builds) > days else ""
@@ -99,7 +97,7 @@ def _tell(console: Console, line: Line, *, in_full: bool) -> None:
 
 def _facts(line: Line) -> list[str]:
     """How many rows, in which commit, by which code, from which versions of its inputs."""
-    one, rows = line.one, sum(build.rows for build in line.builds)
+    one, rows = line.example, sum(build.rows for build in line.builds)
     told = [f"{rows:,} rows" + ROWS_OF.get(one.outcome, "")] if rows or one.succeeded else []
     told += [f"commit {one.delta_version}"] if one.outcome in COMMITTED else []
     told += [one.write_mode] if one.write_mode != "overwrite" else []
@@ -109,7 +107,7 @@ def _facts(line: Line) -> list[str]:
 
 def _inputs(console: Console, build: Build) -> None:
     if build.delivered:
-        console.print(Text(f"    from the delivery: {build.delivered[:MARK]}"))
+        console.print(Text(f"    from the delivery: {short(build.delivered)}"))
     for table, days in build.inputs.items():
         for day, fingerprint in days.items():
-            console.print(Text(f"    from {table} {day}: {fingerprint[:MARK]}"))
+            console.print(Text(f"    from {table} {day}: {short(fingerprint)}"))

@@ -12,7 +12,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.text import blocked, chunks_of, expected, rows_of
+from backfill_assets.plan.text import blocked_lines, chunk_lines, expected_line, table_rows
 from backfill_assets.workspace import open_workspace
 
 
@@ -41,17 +41,17 @@ def as_values(made: Planned, price: float | None) -> dict[str, Any]:
 
 def show(console: Console, made: Planned, price: float | None) -> None:
     contents(console, made.plan)
-    for line in blocked(made.selection):
+    for line in blocked_lines(made.selection):
         console.print(line)
-    console.print(expected(made.expected, price))
+    console.print(expected_line(made.expected, price))
     console.print(f"Nothing was started. Carry it out with `backfill run {made.plan.id}`.")
 
 
 def contents(console: Console, plan: Plan) -> None:
     """What a plan holds: days and reasons by table, and its chunks in order."""
     drawn = Drawn("table", "days", "which", "why", title=f"plan {plan.id}")
-    for row in rows_of(plan):
+    for row in table_rows(plan):
         drawn.add_row(*map(str, row))
     console.print(drawn)
-    for line in chunks_of(plan):
+    for line in chunk_lines(plan):
         console.print(line)

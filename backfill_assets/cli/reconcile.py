@@ -19,9 +19,9 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import key, recover, tables_in
-from backfill_assets.lake.table_state import held
+from backfill_assets.lake.table_state import read_state
 from backfill_assets.reconcile.compare import Comparison, Records, compare
-from backfill_assets.reconcile.dagster_record import Known, at_work, known_of, tell
+from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement
 from backfill_assets.servers.place import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
@@ -36,8 +36,8 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
     workspace = open_workspace()
     dagster = dagster_of(workspace.settings, transport)
     records = read(workspace, dagster)
-    found, mended = compare(records), {"recorded": 0, "told": 0}
-    if repair and found.mendable():
+    found, mended = compare(records), {"recorded": 0, "reported": 0}
+    if repair and found.repairable():
         mended = mend(found, workspace.lake.ledger, dagster)
         records = read(workspace, dagster)
         found = compare(records)
@@ -47,7 +47,7 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
         show(terminal(), found, records, mended, dagster.url)
     if found.disagreements:
         return 1
-    return 3 if found.unasked else 0
+    return 3 if found.not_in_dagster else 0
 
 
 def read(workspace: Workspace, dagster: Dagster) -> Records:
@@ -55,24 +55,24 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     ledger, names = workspace.lake.ledger, workspace.names
     before = ledger.builds(columns=WHAT_COMPARING_NEEDS)
     busy, known = asked(dagster, names)
-    tables = {name: held(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
+    tables = {name: read_state(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=WHAT_COMPARING_NEEDS)
     seen = {key(build) for build in before}
     return Records(names, after, tables, known, busy, frozenset((b.table, b.day) for b in after if key(b) not in seen))
 
 
-def asked(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Known | None] | None]:
+def asked(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
     """The runs at work, and what Dagster knows of each table; None where no webserver answers."""
     try:
-        return at_work(dagster), {name: known_of(dagster, name) for name in names}
+        return running_runs(dagster), {name: read_materialized(dagster, name) for name in names}
     except ServiceUnavailable:
         return frozenset(), None
 
 
 def mend(found: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
     """Record what the ledger lacks, and tell Dagster what it does not know; how many days of each."""
-    recorded = sum(len(recover(ledger, table)) for table in found.to_record())
-    return {"recorded": recorded, "told": tell(dagster, found.to_tell)}
+    recorded = sum(len(recover(ledger, table)) for table in found.unrecorded())
+    return {"recorded": recorded, "reported": report(dagster, found.to_report)}
 
 
 def as_values(found: Comparison, records: Records) -> dict[str, Any]:
@@ -81,35 +81,37 @@ def as_values(found: Comparison, records: Records) -> dict[str, Any]:
             "kind": each.kind,
             "table": each.table,
             "days": {str(day): figures for day, figures in each.days.items()},
-            "mendable": each.mendable,
+            "repairable": each.repairable,
             "remedy": each.remedy(),
         }
         for each in found.disagreements
     ]
-    compared = [name for name in records.tables if name not in found.unasked]
-    return {"disagreements": told, "agree": found.sound, "under way": found.busy, "compared with Dagster": compared}
+    compared = [name for name in records.tables if name not in found.not_in_dagster]
+    return {"disagreements": told, "agree": found.agreeing, "under way": found.in_progress, "compared with Dagster": compared}
 
 
 def show(console: Console, found: Comparison, records: Records, mended: dict[str, int], url: str) -> None:
     if any(mended.values()):
-        console.print(f"Mended: {mended['recorded']} build(s) recorded in the ledger, Dagster told of {mended['told']} day(s).")
+        console.print(
+            f"Repaired: {mended['recorded']} build(s) recorded in the ledger, {mended['reported']} day(s) reported to Dagster."
+        )
     for each in found.disagreements:
         _tell(console, each)
-    if found.busy:
-        console.print(f"Not compared: {found.busy} table-day(s) that a run is building, or built just now.")
-    if records.known is None:
+    if found.in_progress:
+        console.print(f"Not compared: {found.in_progress} partition(s) that a run is building, or built just now.")
+    if records.dagster is None:
         console.print(
             f"Dagster's record was not compared: no webserver answers at {url}. "
             "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL, then type the same again."
         )
-    elif found.unasked:
+    elif found.not_in_dagster:
         console.print(
-            f"Dagster's record was not compared for {', '.join(found.unasked)}: the code location at {url} does not have "
-            "them. Reload it, or see `backfill doctor`."
+            f"Dagster's record was not compared for {', '.join(found.not_in_dagster)}: the code location at {url} does not "
+            "have them. Reload it, or see `backfill doctor`."
         )
     odd = len({(each.table, day) for each in found.disagreements for day in each.days})
-    told = "The ledger and the tables" if found.unasked else "The ledger, the tables and Dagster"
-    console.print(f"{told} agree on {found.sound} table-day(s)" + (f"; at odds: {odd}." if odd else "."))
+    told = "The ledger and the tables" if found.not_in_dagster else "The ledger, the tables and Dagster"
+    console.print(f"{told} agree on {found.agreeing} partition(s)" + (f"; at odds: {odd}." if odd else "."))
 
 
 def _tell(console: Console, each: Disagreement) -> None:

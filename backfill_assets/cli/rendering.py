@@ -13,8 +13,8 @@ from rich.text import Text
 from backfill_assets.plan.estimate import expected_end
 from backfill_assets.plan.outcome import COLUMNS, TableOutcome
 from backfill_assets.plan.progress import Progress
-from backfill_assets.plan.text import chunks_over
-from backfill_assets.rebuild.carry_out import line_by_line
+from backfill_assets.plan.text import chunks_line
+from backfill_assets.rebuild.carry_out import log_changes
 
 # The outcome's columns need this much; a log or a pipe has no width of its own.
 WIDTH_OF_A_PIPE = 120
@@ -29,7 +29,7 @@ def terminal(*, stderr: bool = False) -> Console:
 def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
     """Draw each look over the one before it; where there is no terminal, a line when something changes. The last look."""
     if not console.is_terminal:
-        return line_by_line(looks, console.print)
+        return log_changes(looks, console.print)
     first, last = None, None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in looks:
@@ -40,14 +40,14 @@ def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[
 
 
 def drawn(progress: Progress, end: datetime | None) -> Group:
-    table = Table("table", "days", "", "failed", "blocked", "running", "left", title=f"plan {progress.plan.id}")
+    table = Table("table", "days", "", "failed", "blocked", "running", "pending", title=f"plan {progress.plan.id}")
     for each in progress.tables():
         filled = round(BAR * each.done / max(each.days, 1))
         bar = "█" * filled + "░" * (BAR - filled)
-        counts = [str(n or "") for n in (each.failed, each.blocked, each.running, each.left)]
+        counts = [str(n or "") for n in (each.failed, each.blocked, each.running, each.pending)]
         table.add_row(each.table, f"{each.done}/{each.days}", bar, *counts)
     ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the first chunk will tell"
-    return Group(table, Text(chunks_over(progress) + ("" if progress.over else ends)))
+    return Group(table, Text(chunks_line(progress) + ("" if progress.over else ends)))
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:

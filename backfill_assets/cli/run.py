@@ -17,20 +17,20 @@ from backfill_assets.cli.rendering import outcome_table, show_progress, terminal
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.store import Lake
 from backfill_assets.plan import text
-from backfill_assets.plan.estimate import recorded
+from backfill_assets.plan.estimate import seconds_by_table
 from backfill_assets.plan.history import OPEN, PLANNED, state_of, which
-from backfill_assets.plan.look import looking_at
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
 from backfill_assets.plan.plan import read
 from backfill_assets.plan.progress import Ending, Progress
+from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.carry_out import carried_out
+from backfill_assets.rebuild import carry_out as rebuilding
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
-from backfill_assets.rebuild.watch import Watch, looks
+from backfill_assets.rebuild.watch import Watch
 from backfill_assets.servers.place import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -76,9 +76,9 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     plans, console = Plans(workspace.lake.root), terminal(stderr=as_json)
     plan_id = which(plan_id, plans)
     plan = read(plans.read(plan_id), plan_id)
-    watched = Watch(plan, plans, looking_at(plan, workspace), utc_now, dagster_of(workspace.settings))
+    watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster_of(workspace.settings))
     try:
-        end = show_progress(console, looks(watched, time.sleep), seconds_of(workspace))
+        end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace))
     except KeyboardInterrupt:  # whoever carries it out goes on
         return exit_codes.DONE
     return report(end, workspace, as_json=as_json)
@@ -86,12 +86,12 @@ def watch(plan_id: str, *, as_json: bool) -> int:
 
 def on_a_terminal(rebuild: Rebuild, workspace: Workspace, console: Console) -> Progress:
     """Carry a plan out and draw it."""
-    return carried_out(rebuild, lambda looks: show_progress(console, looks, seconds_of(workspace)))
+    return rebuilding.carry_out(rebuild, lambda updates: show_progress(console, updates, seconds_of(workspace)))
 
 
 def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
     """The recorded seconds of each table's days."""
-    return recorded(latest_builds(workspace).last.values())
+    return seconds_by_table(latest_builds(workspace).last.values())
 
 
 @contextmanager
@@ -139,5 +139,5 @@ def show(console: Console, end: Progress, lake: Lake) -> None:
     for table, day in plan.partitions():
         asked.setdefault(table, []).append(day)
     console.print(outcome_table(outcomes(lake.ledger, asked, lambda build: build.plan == plan.id)))
-    for line in text.ending(end):
+    for line in text.ending_lines(end):
         console.print(line)

@@ -11,9 +11,9 @@ from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
 from backfill_assets.errors import BackfillError
 from backfill_assets.plan.history import state_of, which
-from backfill_assets.plan.look import looking_at
 from backfill_assets.plan.plan import Plan, read
 from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Event, Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
@@ -47,7 +47,7 @@ def run(plan_id: str, *, as_json: bool) -> int:
 def how_far(plan: Plan, workspace: Workspace) -> tuple[Progress | None, str]:
     """How far the plan is; or why that cannot be told: a table of it is gone."""
     try:
-        return Watch(plan, Plans(workspace.lake.root), looking_at(plan, workspace), utc_now).progress(), ""
+        return Watch(plan, Plans(workspace.lake.root), remaining_reader(plan, workspace), utc_now).progress(), ""
     except BackfillError as error:
         return None, str(error)
 

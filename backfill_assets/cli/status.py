@@ -14,7 +14,7 @@ from rich.text import Text
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.plan.make import latest_builds, running_now
-from backfill_assets.plan.status import Finding, State, Status, status_of
+from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.workspace import open_workspace
 
 # A letter and a colour a state: a strip of days must be read without colours too.
@@ -80,7 +80,9 @@ def _months(days: Sequence[date]) -> list[list[date]]:
     return list(months.values())
 
 
-def _folded(months: list[list[date]], partitions: Mapping[date, Finding]) -> list[tuple[list[date], list[Finding]]]:
+def _folded(
+    months: list[list[date]], partitions: Mapping[date, PartitionStatus]
+) -> list[tuple[list[date], list[PartitionStatus]]]:
     """Months as they are; three and more in a row in which all days are alike as one."""
     runs: list[list[list[date]]] = []
     for month in months:
@@ -93,7 +95,7 @@ def _folded(months: list[list[date]], partitions: Mapping[date, Finding]) -> lis
     return [(days, [partitions[day] for day in days]) for line in lines for days in line]
 
 
-def _strip(days: Sequence[date], partitions: Sequence[Finding]) -> Text:
+def _strip(days: Sequence[date], partitions: Sequence[PartitionStatus]) -> Text:
     if (days[0].year, days[0].month) != (days[-1].year, days[-1].month):
         letter, style = SHOWN[partitions[0].state]
         return Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ").append(f"{letter} {len(days)} days", style)

@@ -1,4 +1,4 @@
-"""Dagster over GraphQL: one question, one answer, and one kind of error whatever goes wrong on the way."""
+"""The Dagster webserver over GraphQL: requests, and this project's errors for whatever goes wrong on the way."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ class Dagster:
         self._client = httpx.Client(base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False)
 
     def ask(self, document: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The answer's data; ServiceUnavailable if there is none, UsageError if the server refuses the question."""
+        """The data of the response.
+
+        Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be reached, and AnswerLost if
+        the request may have been carried out although no answer came.
+        """
         body = {"query": document, "variables": variables or {}}
         try:
             response = self._client.post("/graphql", json=body)
@@ -45,8 +49,8 @@ class Dagster:
             ) from None
         except httpx.HTTPError as error:
             raise AnswerLost(
-                f"The Dagster webserver at {self.url} was asked and did not answer ({type(error).__name__}). Whether it did "
-                "what it was asked is not known. Look with `backfill list`."
+                f"The Dagster webserver at {self.url} got a request and did not answer ({type(error).__name__}). Whether "
+                "it did what was requested is not known. See `backfill list`."
             ) from None
         except ValueError:
             raise AnswerLost(
@@ -55,35 +59,35 @@ class Dagster:
             ) from None
         # Unknown days come back as HTTP 500 with the reason in the body.
         if answer.get("errors"):
-            told = "; ".join(str(error.get("message")) for error in answer["errors"])
-            raise UsageError(f"Dagster refuses: {told}. Nothing was launched by this request.")
+            messages = "; ".join(str(error.get("message")) for error in answer["errors"])
+            raise UsageError(f"Dagster refuses: {messages}. Nothing was launched by this request.")
         return dict(answer["data"])
 
     def answers(self) -> bool:
-        """Whether the webserver is there."""
+        """Whether the webserver can be reached."""
         try:
             return bool(self.ask(documents.VERSION))
         except ServiceUnavailable:
             return False
 
     def daemons(self) -> dict[str, bool]:
-        """Each required daemon, and whether it is well."""
-        found = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
-        return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in found if daemon["required"]}
+        """Each required daemon, and whether it is healthy."""
+        statuses = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in statuses if daemon["required"]}
 
     def _nodes(self) -> dict[str, dict[str, Any]]:
-        """What the code location says of each daily table."""
+        """The asset node of each daily table."""
         return {name_of(node["assetKey"]): node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]}
 
-    def code(self) -> dict[str, str]:
+    def code_versions(self) -> dict[str, str]:
         """The code version of every daily table, as the webserver has it loaded; ServiceUnavailable while it has none."""
-        found = {name: str(node["opVersion"]) for name, node in self._nodes().items()}
-        if not found:  # as it starts, or after the code failed to load
+        versions = {name: str(node["opVersion"]) for name, node in self._nodes().items()}
+        if not versions:  # while it starts, or after the code failed to load
             raise ServiceUnavailable(
                 f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start, or see what "
                 f"the code location says at {self.url}/deployment."
             )
-        return found
+        return versions
 
     def launch(
         self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
@@ -99,63 +103,64 @@ class Dagster:
                 {"assetKey": {"path": table.split("/")}, "partitions": {"ranges": _ranges(of)}} for table, of in days.items()
             ],
             "runConfigData": {"resources": {"options": {"config": dict(options)}}},
-            "tags": [{"key": key, "value": value} for key, value in tags.items()],
+            "tags": _tags(tags),
             "title": title,
         }
-        return str(told(self.ask(documents.LAUNCH, {"params": params})["launchPartitionBackfill"])["backfillId"])
-
-    def backfill(self, backfill_id: str) -> dict[str, Any]:
-        return told(self.ask(documents.BACKFILL, {"id": backfill_id})["partitionBackfillOrError"])
+        return str(payload(self.ask(documents.LAUNCH, {"params": params})["launchPartitionBackfill"])["backfillId"])
 
     def runs(self, backfill_id: str) -> list[dict[str, Any]]:
-        return list(told(self.ask(documents.RUNS, {"id": backfill_id})["runsOrError"])["results"])
+        return list(payload(self.ask(documents.RUNS, {"id": backfill_id})["runsOrError"])["results"])
 
-    def backfills(self, tagged: Mapping[str, str] | None = None, most: int = 1000) -> list[dict[str, Any]]:
-        """The backfills with these tags, by whomever they were launched, newest first; tags as a mapping."""
-        wanted = [{"key": key, "value": value} for key, value in (tagged or {}).items()]
-        found = told(self.ask(documents.BACKFILLS, {"tags": wanted, "most": most})["runsFeedOrError"])["results"]
-        return [each | {"tags": {tag["key"]: tag["value"] for tag in each["tags"]}} for each in found]
+    def backfills(self, tags: Mapping[str, str] | None = None, limit: int = 1000) -> list[dict[str, Any]]:
+        """The backfills with all of these tags, newest first; the tags of each as a mapping."""
+        variables = {"tags": _tags(tags or {}), "limit": limit}
+        backfills = payload(self.ask(documents.BACKFILLS, variables)["runsFeedOrError"])["results"]
+        return [backfill | {"tags": {tag["key"]: tag["value"] for tag in backfill["tags"]}} for backfill in backfills]
 
     def cancel(self, backfill_id: str) -> None:
-        """Launch no more of its runs, and end those at work."""
-        told(self.ask(documents.CANCEL, {"id": backfill_id})["cancelPartitionBackfill"])
+        """Launch no more runs of a backfill, and terminate those that are running."""
+        payload(self.ask(documents.CANCEL, {"id": backfill_id})["cancelPartitionBackfill"])
 
     def failures(self, run_id: str) -> dict[str, str]:
-        """What each failed step of a run said."""
-        events = told(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
+        """The message of each failed step of a run, by table."""
+        events = payload(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
         failed = [event for event in events if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]]
         return {event["stepKey"].replace("__", "/"): event["error"]["message"].removeprefix(FAILURE) for event in failed}
+
+
+def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in tags.items()]
 
 
 def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
     return [{"start": str(island[0]), "end": str(island[-1])} for island in consecutive(days)]
 
 
-def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Sequence[date]]) -> None:
-    """UsageError for the first table, or day of one, that is not there, naming what is."""
-    for name, days in asked.items():
+def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str, Sequence[date]]) -> None:
+    """UsageError for the first table, or day of one, that the code location does not have, with those that it has."""
+    for name, days in by_table.items():
         if name not in nodes:
             raise UsageError(f"There is no table {name}. Nothing was launched. The tables are {', '.join(sorted(nodes))}.")
         known = nodes[name]["partitionKeys"]
         outside = [str(day) for day in sorted(days) if not known or not known[0] <= str(day) <= known[-1]]
         if outside:
-            there = f"from {known[0]} to {known[-1]}" if known else "without any day yet"
-            raise UsageError(f"{outside[0]} is outside the calendar of {name}, which runs {there}. Nothing was launched.")
+            calendar = f"runs from {known[0]} to {known[-1]}" if known else "has no day yet"
+            raise UsageError(f"{outside[0]} is outside the calendar of {name}, which {calendar}. Nothing was launched.")
 
 
 def name_of(key: Mapping[str, Any]) -> str:
     return "/".join(key["path"])
 
 
-def told(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer, or the error it is, in the server's words."""
+def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer; UsageError or AnswerLost, with Dagster's message, if it is of an error type."""
     kind = str(answer.get("__typename", ""))
-    if kind == "PythonError":  # a locked database, a code location that is being loaded: not of the asker's making
+    if kind == "PythonError":  # a locked database, a code location that is being loaded: not the client's fault
         raise AnswerLost(
-            f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what it was asked is not known. "
-            "Look with `backfill list`."
+            f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what was requested is not known. "
+            "See `backfill list`."
         )
     if kind.endswith(("Error", "Invalid", "Conflict")):
-        said = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
-        raise UsageError(f"Dagster refuses ({kind}): {str(said).strip()}. Nothing was launched by this request.")
+        message = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
+        raise UsageError(f"Dagster refuses ({kind}): {str(message).strip()}. Nothing was launched by this request.")
     return dict(answer)

@@ -1,6 +1,6 @@
 """Every GraphQL document this project sends. A test validates each against the installed schema.
 
-`... on Error` misses some error types of this Dagster, so each type that can come back is asked for its message by name.
+`... on Error` misses some error types of this Dagster, so each type that can come back is named, with its message.
 """
 
 VERSION = "{ version }"
@@ -11,13 +11,13 @@ POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit
 
 SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concurrencyKey: $pool, limit: $limit) }"
 
-# All keys are asked for: in this Dagster the last one by `partitionKeyConnection(ascending: false)` is yesterday, even where
+# All keys are requested: in this Dagster the last one by `partitionKeyConnection(ascending: false)` is yesterday, even where
 # the calendar has a fixed last day.
 TABLES = """{
   assetNodes(loadMaterializations: false) { assetKey { path } isPartitioned opVersion partitionKeys }
 }"""
 
-# What launching can answer, of a new backfill and of one launched again.
+# The types that launching a backfill can answer with.
 LAUNCHED = """
     __typename
     ... on LaunchBackfillSuccess { backfillId }
@@ -40,15 +40,6 @@ LAUNCH = f"""mutation ($params: LaunchBackfillParams!) {{
   launchPartitionBackfill(backfillParams: $params) {{ {LAUNCHED} }}
 }}"""
 
-BACKFILL = """query ($id: String!) {
-  partitionBackfillOrError(backfillId: $id) {
-    __typename
-    ... on PartitionBackfill { id status error { message } }
-    ... on BackfillNotFoundError { message }
-    ... on PythonError { message }
-  }
-}"""
-
 RUNS = """query ($id: String!) {
   runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
     __typename
@@ -58,8 +49,8 @@ RUNS = """query ($id: String!) {
   }
 }"""
 
-BACKFILLS = """query ($tags: [ExecutionTag!], $most: Int!) {
-  runsFeedOrError(limit: $most, view: BACKFILLS, filter: {tags: $tags}) {
+BACKFILLS = """query ($tags: [ExecutionTag!], $limit: Int!) {
+  runsFeedOrError(limit: $limit, view: BACKFILLS, filter: {tags: $tags}) {
     __typename
     ... on RunsFeedConnection {
       results { id tags { key value } creationTime endTime ... on PartitionBackfill { status title numPartitions } }
@@ -86,7 +77,7 @@ FAILURES = """query ($run: ID!) {
   }
 }"""
 
-# RebuildRequest table by table: ten years of days take two seconds.
+# One table a request: ten years of days take two seconds.
 MATERIALIZED = """query ($key: AssetKeyInput!) {
   assetNodes(assetKeys: [$key]) {
     partitionKeys
@@ -94,7 +85,7 @@ MATERIALIZED = """query ($key: AssetKeyInput!) {
   }
 }"""
 
-AT_WORK = """{
+RUNNING = """{
   runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
     __typename
     ... on Runs { results { runId } }

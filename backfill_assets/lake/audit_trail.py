@@ -1,4 +1,4 @@
-"""The audit trail as values: which builds are asked for, and which of them are told as one."""
+"""The audit trail as values: builds filtered, and grouped into the lines of a log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backfill_assets.lake.recovery import Trail, key
 
 @dataclass(frozen=True)
 class Line:
-    """Builds of one table in one run that came to the same, in order of days. `recorded`: the ledger has them."""
+    """Builds of one table in one run that differ only in their days, in order of days. `recorded`: the ledger has them."""
 
     builds: Sequence[Build]
     recorded: bool
 
     @property
-    def one(self) -> Build:
-        """Any of them: in what a line has in common they are alike."""
+    def example(self) -> Build:
+        """Any of the builds: what a line shows of them is the same."""
         return self.builds[0]
 
     @property
@@ -27,16 +27,16 @@ class Line:
         return [build.day for build in self.builds]
 
     def messages(self) -> dict[str, date]:
-        """What was said of the days, each once, with the first day it was said of."""
-        said: dict[str, date] = {}
+        """The builds' messages, each once, with the first day that has it."""
+        first: dict[str, date] = {}
         for build in self.builds:
-            said.setdefault(build.message, build.day)
-        return {message: day for message, day in said.items() if message}
+            first.setdefault(build.message, build.day)
+        return {message: day for message, day in first.items() if message}
 
 
 @dataclass(frozen=True)
-class RebuildRequest:
-    """Which builds: of these days (None: any), of plans and runs whose ids begin so, of so many last runs (0: all)."""
+class BuildFilter:
+    """Builds of these days (None: any), of plans and runs whose ids begin so, and of the `last` so many runs (0: all)."""
 
     days: Collection[date] | None = None
     plan: str = ""
@@ -44,36 +44,36 @@ class RebuildRequest:
     last: int = 0
 
 
-def select(builds: Sequence[Build], asked: RebuildRequest) -> list[Build]:
-    """Those of `builds`, oldest first, that are asked for."""
-    days = None if asked.days is None else set(asked.days)
-    fit = [
+def select(builds: Sequence[Build], wanted: BuildFilter) -> list[Build]:
+    """Those of `builds`, oldest first, that fit the filter."""
+    days = None if wanted.days is None else set(wanted.days)
+    fitting = [
         build
         for build in builds
-        if (days is None or build.day in days) and build.plan.startswith(asked.plan) and build.run.startswith(asked.run)
+        if (days is None or build.day in days) and build.plan.startswith(wanted.plan) and build.run.startswith(wanted.run)
     ]
-    if not asked.last:
-        return fit
-    newest = list(dict.fromkeys(build.run for build in reversed(fit)))[: asked.last]
-    return [build for build in fit if build.run in newest]
+    if not wanted.last:
+        return fitting
+    newest = list(dict.fromkeys(build.run for build in reversed(fitting)))[: wanted.last]
+    return [build for build in fitting if build.run in newest]
 
 
-def runs(builds: Sequence[Build], trail: Trail, *, fold: bool) -> dict[str, list[Line]]:
-    """`builds`, oldest first, by run, the run that built last at the end; as few lines as tell the same, or one a build."""
-    left_out = {key(build) for build in trail.unrecorded}
-    found: dict[str, dict[object, list[Build]]] = {}
+def lines_by_run(builds: Sequence[Build], trail: Trail, *, fold: bool) -> dict[str, list[Line]]:
+    """`builds`, oldest first, as lines by run, the last run at the end; `fold` joins builds that differ only in their days."""
+    unrecorded = {key(build) for build in trail.unrecorded}
+    by_run: dict[str, dict[object, list[Build]]] = {}
     for build in builds:
-        found[build.run] = found.pop(build.run, {})  # to the end
-        alike = key(build) if not fold else _alike(build, key(build) in left_out)
-        found[build.run].setdefault(alike, []).append(build)
+        by_run[build.run] = by_run.pop(build.run, {})  # to the end
+        group = _all_but_day(build, key(build) in unrecorded) if fold else key(build)
+        by_run[build.run].setdefault(group, []).append(build)
     return {
-        run: [Line(sorted(each, key=lambda b: b.day), key(each[0]) not in left_out) for each in lines.values()]
-        for run, lines in found.items()
+        run: [Line(sorted(group, key=lambda b: b.day), key(group[0]) not in unrecorded) for group in groups.values()]
+        for run, groups in by_run.items()
     }
 
 
-def _alike(build: Build, left_out: bool) -> object:
-    # A day that failed or came out the same has no commit of its own: the version told of it differs from day to day.
+def _all_but_day(build: Build, unrecorded: bool) -> object:
+    # A failed or unchanged day has no commit of its own: the table's version differs from day to day.
     commit = build.delta_version if build.outcome in COMMITTED else None
     read = tuple(sorted(build.input_versions.items()))
-    return build.table, build.outcome, commit, build.code_version, read, build.who, build.plan, build.reason, left_out
+    return build.table, build.outcome, commit, build.code_version, read, build.who, build.plan, build.reason, unrecorded

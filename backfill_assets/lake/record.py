@@ -16,6 +16,11 @@ WriteMode = Literal["overwrite", "merge", "append_once"]
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 
 
+def short(fingerprint: str) -> str:
+    """As many digits of a fingerprint as people need to tell two apart."""
+    return fingerprint[:12]
+
+
 # Never changed once made. Not frozen, because that makes making one several times slower, and a long record has many.
 @dataclass(slots=True)
 class Build:

@@ -1,7 +1,7 @@
-"""What a Delta table says of itself: its commits, and how many rows of each day its files hold. No Spark.
+"""The state of a Delta table by its log: its commits, and how many rows of each day its files hold. No Spark.
 
-Rows are counted from the files' own statistics, never read. Where somebody changed values and the count stayed, the commit
-that did it tells, for as long as the table remembers its commits.
+Rows are counted from the files' statistics, never read. Where somebody changed values and the count stayed, the commit that
+did it shows it, for as long as the log keeps its commits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UPKEEP = frozenset({"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"})
 
 @dataclass(frozen=True)
 class ForeignCommits:
-    """Commits in a row that are not ours, and the days whose files they changed."""
+    """Consecutive commits that are not ours, and the days whose files they changed."""
 
     first: int
     last: int
@@ -41,86 +41,85 @@ class ForeignCommits:
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as it is now. `version` is -1 where there is none; commits older than `oldest` are forgotten.
+    """A table as it is now. `version` is -1 where there is none; commits older than `oldest` are not in its log any more.
 
-    `rows` are those of each day that has files: None where a file does not tell.
+    `rows` counts those of each day that has files, None where a file has no statistics; `builds` are those of our commits.
     """
 
     version: int = -1
     oldest: int = 0
     rows: Mapping[date, int | None] = field(default_factory=dict)
-    told: Sequence[Build] = ()
+    builds: Sequence[Build] = ()
     foreign_commits: Sequence[ForeignCommits] = ()
 
     @cached_property
     def _keys(self) -> set[Key]:
-        return {key(build) for build in self.told}
+        return {key(build) for build in self.builds}
 
     def lacks_commit_of(self, build: Build) -> bool:
-        """Whether the commit that `build` was recorded with is not there: the table was deleted, or put back."""
+        """Whether the commit of `build` is not in the table: it was deleted, or restored to an earlier copy."""
         if build.delta_version > self.version:
             return True
-        # A day without rows, in place of none, makes no commit: there is nothing that could tell of it.
+        # A day without rows that replaces none makes no commit.
         committed = build.outcome in COMMITTED and build.rows > 0
         return committed and build.delta_version >= self.oldest and key(build) not in self._keys
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
-        """The commits, not ours, that changed this day after `build`."""
-        return next((s for s in self.foreign_commits if s.first > build.delta_version and build.day in s.days), None)
+        """The commits, not ours, that changed the day of `build` after it."""
+        return next((c for c in self.foreign_commits if c.first > build.delta_version and build.day in c.days), None)
 
-    def counts_differ(self, build: Build) -> bool:
+    def row_count_differs(self, build: Build) -> bool:
         return self.rows.get(build.day, 0) not in (build.rows, None)
 
     def holds(self, build: Build) -> bool:
-        """Whether the day stands in the table as it was recorded, as far as can be told without reading it."""
-        return not (self.lacks_commit_of(build) or self.rewritten_since(build) or self.counts_differ(build))
+        """Whether the table holds the day as it was built, as far as its log shows."""
+        return not (self.lacks_commit_of(build) or self.rewritten_since(build) or self.row_count_differs(build))
 
 
-def held(path: str) -> TableState:
-    """Look at the table once: its newest version, all commits that it remembers, its files now."""
+def read_state(path: str) -> TableState:
+    """The state of the table at `path`: its newest version, all commits in its log, its files now."""
     table = opened(path)
     if table is None:
         return TableState()
     commits = list(reversed(table.history()))
-    told = [build for commit in commits for build in builds_of(commit)]
+    builds = [build for commit in commits for build in builds_of(commit)]
     rows: dict[date, int | None] = {}
     for day, _, count in _files(table):
-        so_far = rows.get(day, 0)
-        rows[day] = None if so_far is None or count is None else so_far + count
-    return TableState(
-        int(table.version()), commits[0]["version"] if commits else 0, rows, told, list(_stretches(path, commits))
-    )
+        counted = rows.get(day, 0)
+        rows[day] = None if counted is None or count is None else counted + count
+    oldest = commits[0]["version"] if commits else 0
+    return TableState(int(table.version()), oldest, rows, builds, list(_foreign_commits(path, commits)))
 
 
-def as_recorded(path: str, builds: Sequence[Build]) -> set[date]:
-    """The days of those `builds` that the table still holds as they were recorded."""
-    there = held(path) if builds else TableState()
-    return {build.day for build in builds if there.holds(build)}
+def intact_days(path: str, builds: Sequence[Build]) -> set[date]:
+    """The days of those `builds` that the table still holds as they were built."""
+    state = read_state(path) if builds else TableState()
+    return {build.day for build in builds if state.holds(build)}
 
 
-def _stretches(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterable[ForeignCommits]:
+def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterable[ForeignCommits]:
     for foreign, group in groupby(commits, lambda c: not is_ours(c) and c.get("operation") not in UPKEEP):
         if foreign:
-            row = list(group)
-            first, last = row[0]["version"], row[-1]["version"]
-            operations = list(dict.fromkeys(str(commit.get("operation", "unknown")) for commit in row))
+            consecutive = list(group)
+            first, last = consecutive[0]["version"], consecutive[-1]["version"]
+            operations = list(dict.fromkeys(str(commit.get("operation", "unknown")) for commit in consecutive))
             yield ForeignCommits(first, last, operations, _changed(path, first - 1, last))
 
 
 def _changed(path: str, before: int, after: int) -> frozenset[date]:
-    """The days whose files are others at one version than at the other; none where the earlier one is forgotten."""
+    """The days whose files differ between two versions; none if the log has not kept the earlier one."""
     try:
-        found = [
+        files = [
             {(day, file) for day, file, _ in _files(DeltaTable(path, version=v))} if v >= 0 else set() for v in (before, after)
         ]
     except DeltaError:
         return frozenset()
-    return frozenset(day for day, _ in found[0] ^ found[1])
+    return frozenset(day for day, _ in files[0] ^ files[1])
 
 
 def _files(table: DeltaTable) -> Iterable[tuple[date, str, int | None]]:
-    """The day, the name and the count of rows of each file."""
+    """The day, the name and the number of rows of each file."""
     files, columns = pa.table(table.get_add_actions(flatten=True)), table.metadata().partition_columns
     days = files[f"partition.{columns[0]}"].to_pylist() if columns else []
     counts = files["num_records"].to_pylist() if "num_records" in files.column_names else [None] * len(days)
-    return [found for found in zip(days, files["path"].to_pylist(), counts, strict=False) if isinstance(found[0], date)]
+    return [file for file in zip(days, files["path"].to_pylist(), counts, strict=False) if isinstance(file[0], date)]

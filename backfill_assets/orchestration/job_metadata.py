@@ -20,10 +20,10 @@ def of_plan(made: Planned, price: float | None) -> Mapping[str, Any]:
     plan, expected = made.plan, made.expected
     told: dict[str, Any] = {
         "plan": plan.id,
-        "days": MetadataValue.md(text.in_markdown(("table", "days", "which", "why"), text.rows_of(plan))),
+        "days": MetadataValue.md(text.markdown_table(("table", "days", "which", "why"), text.table_rows(plan))),
         "table-days": len(plan.partitions()),
-        "chunks": MetadataValue.md("\n".join(f"- {line}" for line in text.chunks_of(plan))),
-        "expected": text.expected(expected, price).removeprefix("Expected: "),
+        "chunks": MetadataValue.md("\n".join(f"- {line}" for line in text.chunk_lines(plan))),
+        "expected": text.expected_line(expected, price).removeprefix("Expected: "),
         "expected minutes": round(expected.minutes, 2),
         "left out": len(made.selection.blocked),
         "runs of the plan": MetadataValue.url(tags.runs_of(plan.id)),
@@ -33,7 +33,7 @@ def of_plan(made: Planned, price: float | None) -> Mapping[str, Any]:
         told["cost"] = cost
     if made.selection.blocked:
         rows = [(table, day, why) for (table, day), why in made.selection.blocked.items()][:LEFT_OUT_SHOWN]
-        told["left out, because it cannot be built"] = MetadataValue.md(text.in_markdown(("table", "day", "why"), rows))
+        told["left out, because it cannot be built"] = MetadataValue.md(text.markdown_table(("table", "day", "why"), rows))
     return told
 
 
@@ -44,8 +44,8 @@ def of_ending(end: Progress, lake: Lake) -> Mapping[str, Any]:
     told: dict[str, Any] = {
         "plan": plan.id,
         "ending": end.ending.value,
-        "outcome": MetadataValue.md(text.in_markdown(COLUMNS, [each.row() for each in found])),
+        "outcome": MetadataValue.md(text.markdown_table(COLUMNS, [each.row() for each in found])),
         "runs of the plan": MetadataValue.url(tags.runs_of(plan.id)),
     }
-    why = "\n".join(f"- {line.strip()}" for line in text.unbuilt(end))
+    why = "\n".join(f"- {line.strip()}" for line in text.not_built_lines(end))
     return told | ({"not built": MetadataValue.md(why)} if why else {})

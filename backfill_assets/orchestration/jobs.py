@@ -29,7 +29,7 @@ from backfill_assets.orchestration.job_metadata import of_ending, of_plan
 from backfill_assets.plan import text
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
-from backfill_assets.rebuild.carry_out import carried_out, line_by_line
+from backfill_assets.rebuild.carry_out import carry_out, log_changes
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.servers.place import dagster_of
 from backfill_assets.settings import Settings
@@ -73,17 +73,17 @@ def plan_jobs(
                     context.add_output_metadata({"ending": Ending.DONE.value, "built": "nothing had to be"})
                     return
                 plan_id = tell(context, made, price)
-            carry_out(context, plan_id)
+            launch_plan(context, plan_id)
 
-    def carry_out(context: OpExecutionContext, plan_id: str) -> None:
+    def launch_plan(context: OpExecutionContext, plan_id: str) -> None:
         rebuild = rebuild_of(plan_id, workspace, who=tags.who_asked(context.run.tags), sleep=sleep, dagster=dagster)
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan_id})
         try:
-            end = carried_out(rebuild, lambda looks: line_by_line(looks, context.log.info))
+            end = carry_out(rebuild, lambda updates: log_changes(updates, context.log.info))
         except DagsterExecutionInterruptedError:
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
-        said = "\n".join(text.ending(end))
+        said = "\n".join(text.ending_lines(end))
         if end.ending != Ending.DONE:
             raise Failure(f"{said}\nOr re-execute this run.", metadata=of_ending(end, workspace.lake), allow_retries=False)
         context.log.info(said)
@@ -114,8 +114,8 @@ def had_before(context: OpExecutionContext) -> str:
 
 def tell(context: OpExecutionContext, made: Planned, price: float | None) -> str:
     """Say in the run's log what was planned, and tie the run to it; the plan's id."""
-    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in text.rows_of(made.plan)]
-    more = [*text.chunks_of(made.plan), *text.blocked(made.selection), text.expected(made.expected, price)]
+    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in text.table_rows(made.plan)]
+    more = [*text.chunk_lines(made.plan), *text.blocked_lines(made.selection), text.expected_line(made.expected, price)]
     context.log.info("\n".join([f"Plan {made.plan.id}", *rows, *more]))
     context.instance.add_run_tags(context.run_id, {tags.PLAN: made.plan.id})
     return made.plan.id

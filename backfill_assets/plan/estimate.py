@@ -1,4 +1,4 @@
-"""What a rebuild will take, from what days took before: the recorded seconds of each table's days, and their spread."""
+"""How long a rebuild will take, by the ledger: the seconds that builds of each table took, and their spread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backfill_assets.plan.remaining import WorkState
 
 @dataclass(frozen=True)
 class Estimate:
-    """Minutes of work, one after the other: the mean, and one standard deviation. `unknown`: tables without a record."""
+    """Minutes, one build after the other: the mean, and one standard deviation. `unknown`: tables without any build."""
 
     minutes: float
     spread: float
@@ -32,7 +32,7 @@ class Estimate:
         return round(self.minutes / 60 * per_hour, 2) if per_hour else None
 
 
-# Beside its work, a chunk waits for the daemon's looks (every 5 s) and for its runs to start (10 s each; windows make it two
+# Besides its steps, a chunk waits for the daemon's ticks (every 5 s) and for its runs to start (10 s each; windows make it two
 # or three). Three days of all tables took 43 s and 36 s, where 42 s were expected.
 CHUNK_S = 30.0
 
@@ -42,7 +42,7 @@ def estimate(partitions: Collection[Partition], builds: Iterable[Build], chunks:
 
     Days are taken to vary independently of each other.
     """
-    seconds = recorded(builds)
+    seconds = seconds_by_table(builds)
     counts = Counter(table for table, _ in partitions)
     known = [(n, seconds[table]) for table, n in counts.items() if table in seconds]
     mean = sum(n * fmean(took) for n, took in known)
@@ -51,8 +51,8 @@ def estimate(partitions: Collection[Partition], builds: Iterable[Build], chunks:
     return Estimate(mean / 60, math.sqrt(variance) / 60, tuple(table for table in counts if table not in seconds))
 
 
-def recorded(builds: Iterable[Build]) -> dict[str, list[float]]:
-    """The seconds that days of each table took."""
+def seconds_by_table(builds: Iterable[Build]) -> dict[str, list[float]]:
+    """The seconds that each accepted build of each table took."""
     seconds: dict[str, list[float]] = {}
     for build in builds:
         if build.succeeded and build.seconds > 0:
@@ -61,12 +61,12 @@ def recorded(builds: Iterable[Build]) -> dict[str, list[float]]:
 
 
 def expected_end(first: Progress, now: Progress, seconds: Mapping[str, list[float]]) -> datetime | None:
-    """When what is left will be built, by how fast it went since `first`; by the record until then; None without any."""
+    """When the pending partitions will be built: by the pace since `first`; at first by `seconds`; None without any."""
     weight = {table: fmean(seconds[table]) if table in seconds else 1.0 for table in now.plan.code}
-    done = {name: each.of(WorkState.DONE) for name, each in (("first", first.remaining), ("now", now.remaining))}
-    built = sum(weight[table] for table, _ in set(done["now"]) - set(done["first"]))
-    left = sum(weight[table] for table, _ in now.remaining.of(WorkState.PENDING))
+    built_since = set(now.remaining.of(WorkState.DONE)) - set(first.remaining.of(WorkState.DONE))
+    built = sum(weight[table] for table, _ in built_since)
+    pending = sum(weight[table] for table, _ in now.remaining.of(WorkState.PENDING))
     if built:
-        return now.at + (now.at - first.at) * (left / built)
+        return now.at + (now.at - first.at) * (pending / built)
     known = all(table in seconds for table in now.plan.code)
-    return now.at + timedelta(seconds=left) if known else None
+    return now.at + timedelta(seconds=pending) if known else None

@@ -1,4 +1,4 @@
-"""What became of plans, from what is written beside them: open, done, stopped; and that no two open ones meet."""
+"""The state of plans by their events (planned, open, or how they ended), and that no two open ones overlap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLANNED, OPEN = "planned", "open"
 
 
 def state_of(events: Sequence[Event]) -> str:
-    """`planned`, `open` (started, and not ended: at work, or interrupted), or how it ended last."""
+    """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
     for event in reversed(events):
         if event.kind == "started":
             return OPEN
@@ -28,35 +28,35 @@ def open_plans(plans: Plans) -> list[str]:
 
 
 def refuse_overlap(plan: Plan, plans: Plans) -> None:
-    """Guarded if a day of a table of this plan is in another one that is open."""
+    """Guarded if a partition of this plan is in another one that is open."""
     for plan_id in open_plans(plans):
         if plan_id != plan.id:
             both = sorted(plan.partitions().keys() & read(plans.read(plan_id), plan_id).partitions().keys())
             if both:
                 table, day = both[0]
                 raise Guarded(
-                    f"{table} {day} is in plan {plan_id} too, which is open ({len(both)} day(s) of tables in both). Nothing "
-                    f"was started. Let that one end (`backfill resume {plan_id}`), or give it up: `backfill cancel {plan_id}`."
+                    f"{table} {day} is in plan {plan_id} too, which is open ({len(both)} partition(s) in both). Nothing was "
+                    f"started. Let that one end (`backfill resume {plan_id}`), or give it up: `backfill cancel {plan_id}`."
                 )
 
 
 def which(plan_id: str, plans: Plans) -> str:
-    """The plan named; else the only open one; else the last of those that ended with days left and were not cancelled, or the
-    last of all.
+    """The plan named; else the only open one; else the last that ended unfinished and was not cancelled; else the last of all.
 
-    UsageError if that leaves a selection, or none.
+    UsageError if several are open, or none was ever started.
     """
     if plan_id:
         plans.read(plan_id)
         return plan_id
-    told = {each: plans.events(each) for each in plans.ids()}
-    found = [each for each, events in told.items() if state_of(events) == OPEN]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"Which plan? Open are {', '.join(found)}. Nothing was started. Name one; see `backfill list`.")
-    ended = [each for each, events in told.items() if state_of(events) != PLANNED]
+    events = {known: plans.events(known) for known in plans.ids()}
+    states = {known: state_of(of_plan) for known, of_plan in events.items()}
+    open_ids = [known for known, state in states.items() if state == OPEN]
+    if len(open_ids) == 1:
+        return open_ids[0]
+    if open_ids:
+        raise UsageError(f"Which plan? Open are {', '.join(open_ids)}. Nothing was started. Name one; see `backfill list`.")
+    ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
-        settled = ("done", "cancelled")  # meant without a name only if it was the last
-        return max(ended, key=lambda each: (state_of(told[each]) not in settled, told[each][-1].at))
+        finished = ("done", "cancelled")  # meant without a name only if no other ended
+        return max(ended, key=lambda known: (states[known] not in finished, events[known][-1].at))
     raise UsageError("Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.")

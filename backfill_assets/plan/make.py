@@ -1,4 +1,4 @@
-"""Making a plan of a request, and keeping it in the lake."""
+"""Making a plan from a request, and keeping it in the lake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backfill_assets.plan import history
 from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
-from backfill_assets.plan.selection import Selection, Selector, select, states
+from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.tables.graph import Graph
@@ -34,8 +34,8 @@ def latest_builds(workspace: Workspace) -> Latest:
 
 
 def running_now(workspace: Workspace) -> dict[Partition, str]:
-    """The run that computes each partition. Asked before the ledger: what ends between the two is running, not missing."""
-    return {partition: work.run for partition, work in running(workspace.lake.root).items()}
+    """The run that is computing each partition. Read before the ledger: what ends between the two is running, not missing."""
+    return {partition: step.run for partition, step in running(workspace.lake.root).items()}
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
@@ -60,8 +60,8 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
     return Selector(
         [table.name for table in workspace.named(request.target)],
         calendar.select(request.partitions),
-        states(request.only),
-        # With states named, the days in those states are meant; they are computed even if nothing changed.
+        state_names(request.only),
+        # With `only`, force applies to the days in those states, and selects no others.
         request.force and not request.only,
         request.upstream,
         request.downstream,
@@ -69,7 +69,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
 
 
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
-    """The plan, as one that has not been carried out to its end: what was forced once may be forced again."""
+    """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats."""
     plan = make(selection, graph, options)
     while history.state_of(plans.events(plan.id)) == "done":
         plan = make(selection, graph, options, repeat=plan.repeat + 1)
@@ -77,7 +77,7 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
 
 
 def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
-    """Guarded for days that are protected, or more days than may be rebuilt without saying yes."""
+    """Guarded for protected days, or for more days than may be rebuilt without `yes`."""
     settings, days = workspace.settings, plan.days()
     protected = workspace.calendar.clip(set(settings.protected()) & set(days))
     if protected:

@@ -32,7 +32,7 @@ class Plan:
     reasons: Mapping[str, Mapping[str, str]]
     chunks: Sequence[Chunk]
     options: PlanOptions
-    repeat: int = 0  # how often the very same was carried out before
+    repeat: int = 0  # how often the same plan was carried out before
 
     @cached_property
     def id(self) -> str:
@@ -69,9 +69,9 @@ class Plan:
         return sorted({day for _, day in self.partitions()})
 
     def forced_days(self, table: str) -> frozenset[date]:
-        """The days of a table to compute even if nothing has changed: asked for with force, and not what follows from those."""
-        asked = self.reasons.get(table, {}) if self.options.force else {}
-        return frozenset(date.fromisoformat(day) for day, why in asked.items() if not why.startswith(READS))
+        """The days of a table to compute even if nothing has changed: those requested with force, not those downstream."""
+        reasons = self.reasons.get(table, {}) if self.options.force else {}
+        return frozenset(date.fromisoformat(day) for day, why in reasons.items() if not why.startswith(READS))
 
     def refuse_other_code(self, now: Mapping[str, str]) -> None:
         """UsageError if a table of the plan is not the code that was planned; `now` has every table's version."""
@@ -99,11 +99,12 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.blocked.items())[:5])
         if not why:
             raise NothingToBuild(
-                "Nothing of what was asked for needs building. Nothing was planned. --force builds days that are up to date."
+                "Nothing of what was requested needs building. Nothing was planned. With --force, days that are up to date are "
+                "built too."
             )
         raise UsageError(
-            f"Nothing of what was asked for can be built:{why}\nNothing was planned. --upstream plans what these days lack; "
-            "see `backfill status`."
+            f"Nothing of what was requested can be built:{why}\nNothing was planned. With --upstream, what these days need is "
+            "planned too; see `backfill status`."
         )
     planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {table: {day.isoformat(): selection.partitions[table, day] for day in days} for table, days in planned.items()}
@@ -121,19 +122,20 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
 def read(text: str, plan_id: str) -> Plan:
     """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
     try:
-        told: dict[str, Any] = json.loads(text)
-        if told["format"] != FORMAT:
+        contents: dict[str, Any] = json.loads(text)
+        if contents["format"] != FORMAT:
             raise UsageError(f"Plan {plan_id} was made by another version of this project. Nothing was started. Plan again.")
         chunks = [
             Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
-            for n, chunk in enumerate(told["chunks"])
+            for n, chunk in enumerate(contents["chunks"])
         ]
-        plan = Plan(told["code"], told["reasons"], chunks, PlanOptions(**told["options"]), told["repeat"])
+        options = PlanOptions(**contents["options"])
+        plan = Plan(contents["code"], contents["reasons"], chunks, options, contents["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. Plan again.") from None
     if plan.id != plan_id:
         raise UsageError(
-            f"Plan {plan_id} is not what was planned: its contents have another id ({plan.id}). Nothing was started. "
-            "Plans are not edited; plan again."
+            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was started. Plans are never "
+            "edited; plan again."
         )
     return plan

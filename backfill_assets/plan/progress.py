@@ -1,4 +1,4 @@
-"""One look at a rebuild: how far each table is, what is at work, and when it may end. Printed elsewhere."""
+"""The progress of a rebuild at one moment: how far each table is, and which chunks run. Printed elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RunningChunk:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """How many days of one table of the plan are where. `saved` of those done needed no computing."""
+    """How many days of one table of the plan are in each state. `saved` of those done needed no computing."""
 
     table: str
     days: int
@@ -49,13 +49,13 @@ class TableProgress:
     failed: int
     blocked: int
     running: int
-    left: int
+    pending: int
     saved: int
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One look. `over`: the command's work has ended with it. `silent`: the server does not answer, in words."""
+    """The progress at one moment. `over`: no command is carrying the plan out. `silent`: why the server is waited for."""
 
     plan: Plan
     remaining: Remaining
@@ -68,29 +68,25 @@ class Progress:
     silent: str = ""
 
     def tables(self) -> Sequence[TableProgress]:
-        running = {
-            c for work in self.running.values() for c in work.partitions if self.remaining.states[c] == WorkState.PENDING
-        }
-        found = []
-        for name in self.plan.reasons:
-            partitions = [partition for partition in self.remaining.states if partition[0] == name]
-            count = self.remaining.among(partitions)
-            now = sum(1 for partition in partitions if partition in running)
-            saved = sum(1 for partition in partitions if partition in self.remaining.saved)
-            left = count[WorkState.PENDING] - now
-            found.append(
-                TableProgress(
-                    name,
-                    len(partitions),
-                    count[WorkState.DONE],
-                    count[WorkState.FAILED],
-                    count[WorkState.BLOCKED],
-                    now,
-                    left,
-                    saved,
-                )
-            )
-        return found
+        launched = {partition for chunk in self.running.values() for partition in chunk.partitions}
+        by_table: dict[str, list[Partition]] = {name: [] for name in self.plan.reasons}
+        for partition in self.remaining.states:
+            by_table[partition[0]].append(partition)
+        return [self._table(name, partitions, launched) for name, partitions in by_table.items()]
+
+    def _table(self, name: str, partitions: Collection[Partition], launched: Collection[Partition]) -> TableProgress:
+        states, count = self.remaining.states, self.remaining.count(partitions)
+        running = sum(1 for partition in partitions if partition in launched and states[partition] == WorkState.PENDING)
+        return TableProgress(
+            name,
+            days=len(partitions),
+            done=count[WorkState.DONE],
+            failed=count[WorkState.FAILED],
+            blocked=count[WorkState.BLOCKED],
+            running=running,
+            pending=count[WorkState.PENDING] - running,
+            saved=sum(1 for partition in partitions if partition in self.remaining.saved),
+        )
 
     @property
     def ending(self) -> Ending:

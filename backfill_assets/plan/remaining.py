@@ -1,7 +1,8 @@
-"""What is left of a plan: what became of each of its partitions, and what must still be built. Values in, values out.
+"""What remains of a plan: the state of each of its partitions, and which must still be built. Values in, values out.
 
-A partition is done when it is up to date, whoever made it so: a day whose inputs came out the same needs no computing. That
-holds only once everything of the plan that it reads is settled, and a day that the plan forces must be the plan's own work.
+A partition is done when it is up to date, whoever built it: a day whose inputs came out the same needs no computing. That
+holds only once every partition of the plan that it reads is done, failed or blocked, and a day that the plan forces must be
+built by the plan itself.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from enum import StrEnum
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.status import Finding, State
 from backfill_assets.tables.graph import Graph
 
 
 class WorkState(StrEnum):
-    """What became of a partition of a plan."""
+    """The state of a partition of a plan."""
 
     DONE = "done"
     FAILED = "failed"
@@ -30,7 +30,7 @@ class WorkState(StrEnum):
 
 @dataclass(frozen=True)
 class Remaining:
-    """Each partition's state, and for those that failed or are blocked back, why.
+    """Each partition's state, and for those that failed or are blocked, why.
 
     `saved`: done without being computed. `failures`: the builds of this plan that failed, of partitions not built since.
     """
@@ -41,77 +41,89 @@ class Remaining:
     failures: Mapping[Partition, Build] = field(default_factory=dict)
 
     def of(self, state: WorkState) -> list[Partition]:
-        return [partition for partition, found in self.states.items() if found == state]
+        return [partition for partition, its in self.states.items() if its == state]
 
-    def among(self, partitions: Collection[Partition]) -> Counter[WorkState]:
+    def count(self, partitions: Collection[Partition]) -> Counter[WorkState]:
+        """How many of `partitions` are in each state."""
         return Counter(self.states[partition] for partition in partitions)
 
-    def days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
+    def pending_days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
         """Those of `partitions` that must still be built, by table."""
-        found: dict[str, list[date]] = {}
+        pending: dict[str, list[date]] = {}
         for table, day in sorted(partitions):
             if self.states[table, day] == WorkState.PENDING:
-                found.setdefault(table, []).append(day)
-        return found
+                pending.setdefault(table, []).append(day)
+        return pending
 
 
 def remaining_of(
     plan: Plan,
     graph: Graph,
-    status: Mapping[Partition, Finding],
-    record: Latest,
+    up_to_date: Collection[Partition],
+    builds: Latest,
     *,
     before: Mapping[Partition, Build] | None = None,
     given_up: Mapping[Partition, str] | None = None,
+    done: Collection[Partition] = (),
 ) -> Remaining:
-    """Look at every partition of `plan`, inputs first.
+    """The state of every partition of `plan`, inputs first.
 
-    `before` are the failures that a command found when it began: those days are tried again, ones that fail later are not.
-    `given_up` are partitions of which the runs came to nothing, and why.
+    `before` are the failures from before the command began: those days are tried again, ones that fail later are not.
+    `given_up` are the partitions whose runs ended without building them, and why; `done` those done whatever they read.
     """
-    look = _Look(plan, graph, status, record, before or {}, given_up or {})
-    for partition in graph.in_order(look.planned):
-        look.at(partition)
-    mine = {partition for partition, build in record.accepted.items() if build.plan == plan.id}
-    saved = {partition for partition, state in look.states.items() if state == WorkState.DONE and partition not in mine}
-    return Remaining(look.states, look.why, saved, look.failures)
+    walk = _Walk(plan, graph, up_to_date, builds, before or {}, given_up or {}, done)
+    for partition in graph.in_order(walk.planned):
+        walk.visit(partition)
+    saved = {partition for partition, state in walk.states.items() if state == WorkState.DONE} - built_by(plan, builds)
+    return Remaining(walk.states, walk.why, saved, walk.failures)
+
+
+def built_by(plan: Plan, builds: Latest) -> set[Partition]:
+    """The partitions whose rows stand as this plan built them."""
+    return {partition for partition, build in builds.accepted.items() if build.plan == plan.id}
 
 
 @dataclass
-class _Look:
+class _Walk:
+    """A walk over the plan's partitions, inputs first: each one's state follows from the states of what it reads."""
+
     plan: Plan
     graph: Graph
-    status: Mapping[Partition, Finding]
-    record: Latest
+    up_to_date: Collection[Partition]
+    builds: Latest
     before: Mapping[Partition, Build]
     given_up: Mapping[Partition, str]
+    done: Collection[Partition]
     states: dict[Partition, WorkState] = field(default_factory=dict)
     why: dict[Partition, str] = field(default_factory=dict)
     failures: dict[Partition, Build] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.planned = self.plan.partitions()
-        self.forced = {(table, day) for table in self.plan.code for day in self.plan.forced_days(table)}
+        forced = {(table, day) for table in self.plan.code for day in self.plan.forced_days(table)}
+        self.to_force = forced - built_by(self.plan, self.builds)
 
-    def at(self, partition: Partition) -> None:
-        last = self.record.last.get(partition)
+    def visit(self, partition: Partition) -> None:
+        last = self.builds.last.get(partition)
         failed = last if last and not last.succeeded and last.plan == self.plan.id else None
         if failed:
             self.failures[partition] = failed
         if partition in self.given_up:
-            self._settle(partition, WorkState.FAILED, self.given_up[partition])
+            self._set(partition, WorkState.FAILED, self.given_up[partition])
         elif failed and failed != self.before.get(partition):
-            self._settle(partition, WorkState.FAILED, failed.message)
+            self._set(partition, WorkState.FAILED, failed.message)
+        elif partition in self.done:
+            self._set(partition, WorkState.DONE)
         elif lacking := next((other for other in self.graph.needs(partition) if self._lacks(other)), None):
-            self._settle(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
-        elif any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)) or not self._stands(
-            partition
-        ):
-            self._settle(partition, WorkState.PENDING)
+            self._set(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
+        elif any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)):
+            self._set(partition, WorkState.PENDING)
+        elif partition in self.up_to_date and partition not in self.to_force:
+            self._set(partition, WorkState.DONE)
         else:
-            self._settle(partition, WorkState.DONE)
+            self._set(partition, WorkState.PENDING)
 
-    def _settle(self, partition: Partition, state: WorkState, why: str = "") -> None:
+    def _set(self, partition: Partition, state: WorkState, why: str = "") -> None:
         self.states[partition] = state
         if why:
             self.why[partition] = why
@@ -119,9 +131,4 @@ class _Look:
     def _lacks(self, other: Partition) -> bool:
         if other in self.planned:
             return self.states.get(other) in (WorkState.FAILED, WorkState.BLOCKED)
-        return other not in self.record.accepted
-
-    def _stands(self, partition: Partition) -> bool:
-        accepted = self.record.accepted.get(partition)
-        ours = accepted is not None and accepted.plan == self.plan.id
-        return self.status[partition].state == State.UP_TO_DATE and (ours or partition not in self.forced)
+        return other not in self.builds.accepted

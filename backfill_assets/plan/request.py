@@ -1,4 +1,4 @@
-"""What a rebuild is asked for: one value, whether it was typed as flags, filled in as a job's configuration, or made in code.
+"""A request for a rebuild: one value, whether it was typed as flags, filled in as a job's configuration, or made in code.
 
 The command line's flags and the fields of the jobs `make_plan` and `run_plan` are made from the fields of `RebuildRequest`,
 with their names, types, defaults and help: a new option is one more field.
@@ -27,7 +27,7 @@ def option(default: Any, help: str, *, least: int | None = None) -> Any:
 class PlanOptions:
     """How the partitions of a plan are built. Raises UsageError for a value that is not allowed."""
 
-    force: bool = option(False, "Days that are up to date too; with `only`, just the days in those states.")
+    force: bool = option(False, "Also days that are up to date; with `only`, just the days in those states.")
     order: DayOrder = option("asc", "asc: oldest days first. desc: newest first.")
     days_per_run: int | None = option(
         None, "The most days launched together; the setting BACKFILL_DAYS_PER_RUN if not given.", least=1
@@ -36,44 +36,44 @@ class PlanOptions:
     write_mode: Literal["overwrite", "merge"] = option(
         "overwrite", "overwrite: replace the days. merge: update and insert by key, keep other rows."
     )
-    canary: int = option(2, "So many days first; the rest starts only if they succeed. 0 for none.", least=0)
+    canary: int = option(2, "How many days to build first; the rest starts only if they succeed. 0 for none.", least=0)
     retries: int = option(2, "How often runs that were killed or lost are launched again.", least=0)
     budget: str = option("", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given.")
     spark_conf: Mapping[str, str] = option(dict, "Spark settings for this plan only, as spark.sql.shuffle.partitions=64.")
     reason: str = option("", "Why; kept with every day that is built.")
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            least, value = each.metadata["least"], getattr(self, each.name)
+        for name, least in ((each.name, each.metadata["least"]) for each in fields(self)):
+            value = getattr(self, name)
             if least is not None and value is not None and value < least:
-                raise UsageError(f"{flag(each.name)} {value} is too small. Nothing was planned. Give at least {least}.")
+                raise UsageError(f"{flag(name)} {value} is too small. Nothing was planned. Give at least {least}.")
         _ = self.budget_minutes
         for name in self.spark_conf:
             if not name.startswith("spark."):
                 raise UsageError(
-                    f"--spark-conf {name} is no Spark setting. Nothing was started. Type it as spark.sql.shuffle.partitions=8."
+                    f"--spark-conf {name} is not a Spark setting. Nothing was started. Example: spark.sql.shuffle.partitions=8."
                 )
 
     @property
     def budget_minutes(self) -> float:
         """The budget in minutes; 0 is no limit."""
         text = self.budget.strip()
-        parts = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-        if text and not parts:
-            raise UsageError(f"--budget {text} is no length of time. Nothing was started. Type 90s, 30m, 2h or 1d.")
-        return float(parts[1]) * MINUTES[parts[2]] if parts else 0.0
+        length = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+        if text and not length:
+            raise UsageError(f"--budget {text} is not a length of time. Nothing was started. Type 90s, 30m, 2h or 1d.")
+        return float(length[1]) * MINUTES[length[2]] if length else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildRequest(PlanOptions):
-    """The partitions to rebuild, as they were asked for, and how."""
+    """The partitions to rebuild, as the user named them, and how."""
 
     partitions: str = option("", "Days: A, A..B, A,B..C or `last 7`.")
     target: str = option("", "Tables, separated by commas; all if not given.")
     only: str = option("", "Days in these states only, separated by commas: missing, failed, outdated.")
-    upstream: bool = option(False, "And what these days need and lack.")
-    downstream: bool = option(False, "And what is made from these days.")
-    yes: bool = option(False, "It is meant, however many days it is; see BACKFILL_ASK_ABOVE_DAYS.")
+    upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
+    downstream: bool = option(False, "Also what is downstream of these days.")
+    yes: bool = option(False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS.")
 
     def given(self) -> list[str]:
         """The names of the fields that are not at their default."""
@@ -89,5 +89,5 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def default_of(each: Any) -> Any:
-    return each.default if each.default is not MISSING else each.default_factory()
+def default_of(field: Any) -> Any:
+    return field.default if field.default is not MISSING else field.default_factory()

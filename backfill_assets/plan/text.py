@@ -1,4 +1,4 @@
-"""Plans and rebuilds in words: the same on a terminal, which draws around them, and in the runs of Dagster's jobs."""
+"""Plans and rebuilds in words, for the command line and for the runs of Dagster's jobs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.selection import READS, Selection
 
 CHUNKS_SHOWN = 12
-LEFT_OUT_SHOWN = 5
-WHYS_SHOWN = 5
+BLOCKED_SHOWN = 5
+REASONS_SHOWN = 5
 
 
-def rows_of(plan: Plan) -> list[tuple[str, int, str, str]]:
-    """A row a table: its name, how many days, which, and why."""
+def table_rows(plan: Plan) -> list[tuple[str, int, str, str]]:
+    """A row for each table: its name, how many days, which, and why."""
     days: dict[str, list[date]] = {}
     for table, day in plan.partitions():
         days.setdefault(table, []).append(day)
@@ -31,65 +31,66 @@ def _why(reasons: Mapping[str, str]) -> str:
     return ", ".join(f"{n} {why}" for why, n in counts.most_common())
 
 
-def chunks_of(plan: Plan) -> Iterator[str]:
-    """A line a chunk, in order."""
+def chunk_lines(plan: Plan) -> Iterator[str]:
+    """A line for each chunk, in order."""
     for n, chunk in enumerate(plan.chunks[:CHUNKS_SHOWN]):
         canary = " (canary)" if n == 0 and plan.options.canary and len(plan.chunks) > 1 else ""
-        every = sorted({day for each in chunk.days.values() for day in each})
-        yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} partitions, {every[0]}..{every[-1]}"
+        days = sorted({day for _, day in chunk.partitions()})
+        yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} partitions, {days[0]}..{days[-1]}"
     if len(plan.chunks) > CHUNKS_SHOWN:
         yield f"and {len(plan.chunks) - CHUNKS_SHOWN} more chunks"
 
 
-def blocked(selection: Selection) -> Iterator[str]:
+def blocked_lines(selection: Selection) -> Iterator[str]:
     if selection.blocked:
         yield f"Blocked, and not in the plan: {len(selection.blocked)} partition(s)"
-        for (table, day), why in list(selection.blocked.items())[:LEFT_OUT_SHOWN]:
+        for (table, day), why in list(selection.blocked.items())[:BLOCKED_SHOWN]:
             yield f"  {table} {day}: {why}"
-        yield "  --upstream plans what they need along with them, where there is a delivery."
+        yield "  With --upstream, a plan holds what they need too, where there is a delivery."
 
 
-def expected(estimate: Estimate, price_per_hour: float | None) -> str:
+def expected_line(estimate: Estimate, price_per_hour: float | None) -> str:
     cost = estimate.cost(price_per_hour)
     price = "" if cost is None else f" At {price_per_hour:g} an hour, it costs {cost:.2f}."
     return f"Expected: {estimate.text()}.{price}"
 
 
-def in_a_line(progress: Progress) -> str:
+def progress_line(progress: Progress) -> str:
+    """The progress in one line, the same as long as nothing has changed."""
     counts = []
-    for each in progress.tables():
-        more = [f"{n} {what}" for n, what in ((each.failed, "failed"), (each.blocked, "blocked back")) if n]
-        counts.append(f"{each.table} {each.done}/{each.days}" + (f" ({', '.join(more)})" if more else ""))
-    return f"{chunks_over(progress)}: {', '.join(counts)}"
+    for table in progress.tables():
+        unbuilt = [f"{n} {state}" for n, state in ((table.failed, "failed"), (table.blocked, "blocked")) if n]
+        counts.append(f"{table.table} {table.done}/{table.days}" + (f" ({', '.join(unbuilt)})" if unbuilt else ""))
+    return f"{chunks_line(progress)}: {', '.join(counts)}"
 
 
-def chunks_over(progress: Progress) -> str:
+def chunks_line(progress: Progress) -> str:
     total = len(progress.plan.chunks)
-    work = ", ".join(f"chunk {number}" for number in sorted(progress.running))
-    told = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (f", at work: {work}" if work else "")
+    running = ", ".join(f"chunk {number}" for number in sorted(progress.running))
+    over = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (f", running: {running}" if running else "")
     stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
     silent = f"; {progress.silent}" if progress.silent else ""
-    return told + stopped + silent
+    return over + stopped + silent
 
 
-def ending(end: Progress) -> Iterator[str]:
-    """How it ended: what needed no computing, what failed and what waits for that, what is left and how to go on."""
+def ending_lines(end: Progress) -> Iterator[str]:
+    """How it ended: what needed no computing, what failed and what that blocks, what is not built and how to go on."""
     plan = end.plan
     if end.remaining.saved:
         yield f"{len(end.remaining.saved)} partition(s) were up to date without being computed: code and inputs are the same."
-    yield from unbuilt(end)
+    yield from not_built_lines(end)
     stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
     yield f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}"
-    missing = sum(each.days - each.done for each in end.tables())
+    missing = sum(table.days - table.done for table in end.tables())
     if missing:
         yield (
-            f"{missing} partition(s) are not built; what is built stays. Mend what is named above, then "
+            f"{missing} partition(s) are not built; what is built stays. Correct what is named above, then "
             f"`backfill resume {plan.id}`."
         )
 
 
-def unbuilt(end: Progress) -> Iterator[str]:
-    """What failed, each reason once with its days; then, a line a table, what waits for that."""
+def not_built_lines(end: Progress) -> Iterator[str]:
+    """What failed, each reason once with its days; then, a line for each table, what that blocks."""
     failed: dict[tuple[str, str], list[date]] = {}
     blocked: dict[str, list[date]] = {}
     for (table, day), why in end.remaining.why.items():
@@ -97,15 +98,15 @@ def unbuilt(end: Progress) -> Iterator[str]:
             failed.setdefault((table, why.partition("\n")[0]), []).append(day)
         else:
             blocked.setdefault(table, []).append(day)
-    for (table, why), days in list(failed.items())[:WHYS_SHOWN]:
+    for (table, why), days in list(failed.items())[:REASONS_SHOWN]:
         yield f"  failed: {table} {ranges(days)}: {why}"
-    if len(failed) > WHYS_SHOWN:
-        yield f"  and {len(failed) - WHYS_SHOWN} more reasons: `backfill show {end.plan.id} --json`"
-    for table, of in blocked.items():
-        yield f"  blocked back: {table} {ranges(of)}: {min(of)} {end.remaining.why[table, min(of)]}"
+    if len(failed) > REASONS_SHOWN:
+        yield f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id} --json`"
+    for table, days in blocked.items():
+        yield f"  blocked: {table} {ranges(days)}: {min(days)} {end.remaining.why[table, min(days)]}"
 
 
-def in_markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as Dagster's UI draws it."""
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table for Dagster's UI, which shows Markdown."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(str(partition).replace('|', '&#124;') for partition in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(str(value).replace('|', '&#124;') for value in line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""Carrying a plan out, whoever asks: one at a time, with what happened written down beside the plan."""
+"""Carrying a plan out: one command at a time, each recording in the lake when it started and how it ended."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterable
 
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan.progress import Ending, Progress
-from backfill_assets.plan.text import in_a_line
+from backfill_assets.plan.text import progress_line
 from backfill_assets.rebuild.run import Rebuild
 
 
-def carried_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
-    """Carry a plan out; `follow` goes through the looks at it, which is what drives it, and returns the last one.
+def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]) -> Progress:
+    """Carry a plan out; `follow` consumes its updates, which is what drives it, and returns the last one.
 
-    Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: what is at work goes on, nothing new is started.
+    Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on, nothing new is launched.
+    Raises Guarded if another command is carrying it out, ServiceUnavailable if Dagster is gone, UsageError if the very first
+    launch is refused.
     """
     launcher, plan = rebuild.launcher, rebuild.plan
-    with launcher.plans.at_work(plan.id):
+    with launcher.plans.exclusive(plan.id):
         _refuse_without_daemon(rebuild)
         launcher.plans.note(plan.id, "started", launcher.now(), who=launcher.who)
         try:
@@ -30,20 +32,20 @@ def carried_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progres
     return end
 
 
-def line_by_line(looks: Iterable[Progress], say: Callable[[str], None]) -> Progress:
-    """Say a line whenever something has changed; the last look."""
-    last, told = None, ""
-    for last in looks:
-        if (line := in_a_line(last)) != told:
-            say(told := line)
-    assert last is not None, "a rebuild is looked at once at least"
+def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Progress:
+    """Log a line whenever something has changed; the last update."""
+    last, logged = None, ""
+    for last in updates:
+        if (line := progress_line(last)) != logged:
+            log(logged := line)
+    assert last is not None, "a rebuild yields its progress at least once"
     return last
 
 
 def _refuse_without_daemon(rebuild: Rebuild) -> None:
-    ill = [name for name, well in rebuild.launcher.dagster.daemons().items() if not well]
-    if ill:
+    unhealthy = [name for name, healthy in rebuild.launcher.dagster.daemons().items() if not healthy]
+    if unhealthy:
         raise ServiceUnavailable(
-            f"The webserver at {rebuild.launcher.dagster.url} answers, but these daemons do not run: {', '.join(ill)}. Nothing "
-            "was launched. Start them with `backfill up`."
+            f"The webserver at {rebuild.launcher.dagster.url} answers, but these daemons do not run: {', '.join(unhealthy)}. "
+            "Nothing was launched. Start them with `backfill up`."
         )

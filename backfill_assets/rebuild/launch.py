@@ -1,8 +1,8 @@
 """Launching a chunk, once: whatever becomes of the answer, or of this command.
 
-What is about to be asked is written down before it is asked, under a name that the backfill carries as a tag. A launch
-whose answer was lost is looked for by that name; only one that the server does not know, after any request would have been
-dealt with, is asked for again.
+Each request is recorded in the lake before it is sent, under a name that the backfill carries as a tag. A launch whose answer
+was lost is looked up by that name; only one that Dagster does not know, after any request would have been processed, is
+requested again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from backfill_assets.errors import AnswerLost, ServiceUnavailable
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 
-# A request that was sent is dealt with, or never will be, within the time in which this client would wait for the answer.
+# A request that was sent is processed, or never will be, within the time in which this client would wait for its answer.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
-LOOK_EVERY_S = 1.0
-# Above the runs of plans in the queue come those that nobody planned: nightly ones, and single ones from the UI.
+POLL_EVERY_S = 1.0
+# In the queue, nightly runs and single ones from the UI go before the runs of plans.
 PRIORITY = "-10"
+# The event recorded before a chunk is launched.
+REQUESTED = "requested"
 RUN_OVER = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
@@ -31,9 +33,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def running_backfills(dagster: Dagster, plan: Plan) -> dict[int, str]:
+    """The backfills of a plan that are not over yet, by the number of their chunk, from 1."""
+    backfills = dagster.backfills({tags.PLAN: plan.id})
+    return {int(each["tags"][tags.CHUNK]): str(each["id"]) for each in backfills if each["status"] not in OVER}
+
+
 @dataclass(frozen=True)
 class Launcher:
-    """Launches the chunks of one plan in one Dagster, in somebody's name. `now` and `sleep` are the clock's."""
+    """Launches the chunks of one plan in one Dagster, on behalf of the user `who`. `now` and `sleep` are the clock's."""
 
     plan: Plan
     dagster: Dagster
@@ -43,48 +51,48 @@ class Launcher:
     now: Callable[[], datetime] = utc_now
 
     def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> str:
-        """Ask for these days of a chunk, numbered from 1; the backfill's id.
+        """Launch these days of a chunk, numbered from 1; the backfill's id.
 
-        UsageError if the server refuses, or runs other code; ServiceUnavailable if it is gone before it was asked, or does
-        not come back after.
+        UsageError if Dagster refuses, or has other code loaded; ServiceUnavailable if it is gone before the request was sent,
+        or does not come back after.
         """
-        self.plan.refuse_other_code(self.dagster.code())
-        known = [each for each in self.launched() if each["tags"].get(tags.CHUNK) == str(chunk) and each["status"] not in OVER]
-        if known:  # asked for before, by a command that did not live to hear of it, or before the server went silent
-            return str(known[0]["id"])
+        self.plan.refuse_other_code(self.dagster.code_versions())
+        running = running_backfills(self.dagster, self.plan).get(chunk)
+        if running:  # launched by a command that was killed before it had the answer, or before the server was gone
+            return running
         name = f"{chunk}-{secrets.token_hex(4)}"
-        asked = self.plans.note(self.plan.id, "asked", self.now(), chunk=chunk, launch=name)
+        request = self.plans.note(self.plan.id, REQUESTED, self.now(), chunk=chunk, launch=name)
         try:
             return self.dagster.launch(days, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk))
         except AnswerLost:
-            found = self.found(name, asked.at)
-            if not found:  # it never arrived, and may be asked for again
+            backfill_id = self._launched_as(name, request.at)
+            if not backfill_id:  # the request never arrived, and may be sent again
                 raise
-            return found
+            return backfill_id
 
-    def found(self, name: str, asked: datetime) -> str:
-        """The backfill that was launched under this name, as soon as it is there; nothing if it never was."""
+    def _launched_as(self, name: str, requested: datetime) -> str:
+        """The backfill that was launched under this name, as soon as Dagster has it; "" if it never will."""
         while True:
-            late = self.now() - asked > SETTLED_AFTER
+            late = self.now() - requested > SETTLED_AFTER
             try:
-                known = self.dagster.backfills({tags.LAUNCH: name})
+                backfills = self.dagster.backfills({tags.LAUNCH: name})
             except ServiceUnavailable:
                 if late:
                     raise
-                known = []
-            if known or late:
-                return str(known[0]["id"]) if known else ""
-            self.sleep(LOOK_EVERY_S)
+                backfills = []
+            if backfills or late:
+                return str(backfills[0]["id"]) if backfills else ""
+            self.sleep(POLL_EVERY_S)
 
     def running(self) -> dict[int, str]:
-        """The backfills of this plan that are not over yet, by chunk: also what a command asked for that was then killed."""
-        known = {each["tags"].get(tags.LAUNCH) for each in self.launched()}
-        for event in self.plans.events(self.plan.id, "asked"):
-            if event.facts["launch"] not in known:
-                self.found(event.facts["launch"], event.at)
-        return {int(each["tags"][tags.CHUNK]): str(each["id"]) for each in self.launched() if each["status"] not in OVER}
+        """The backfills of this plan that are not over yet, by chunk, those requested by a command that was killed included."""
+        answered = {backfill["tags"].get(tags.LAUNCH) for backfill in self.backfills()}
+        for event in self.plans.events(self.plan.id, REQUESTED):
+            if event.facts["launch"] not in answered:
+                self._launched_as(event.facts["launch"], event.at)
+        return running_backfills(self.dagster, self.plan)
 
-    def launched(self) -> list[dict[str, Any]]:
+    def backfills(self) -> list[dict[str, Any]]:
         """Every backfill of this plan that Dagster knows, newest first."""
         return self.dagster.backfills({tags.PLAN: self.plan.id})
 
@@ -93,21 +101,21 @@ class Launcher:
         return bool(runs) and all(run["status"] in RUN_OVER for run in runs)
 
     def crashed(self, backfill_id: str) -> bool:
-        """Whether some run ended without a step of it having failed: it was killed, or never came to begin."""
+        """Whether some run ended without any of its steps having failed: it was killed, or never started."""
         runs = self.dagster.runs(backfill_id)
         return not runs or any(
             run["status"] != "SUCCESS" and not any(step["status"] == "FAILURE" for step in run["stepStats"]) for run in runs
         )
 
-    def complaint(self, backfill_id: str) -> str:
-        """What the runs of a backfill said of why they built nothing."""
-        said = [text for run in self.dagster.runs(backfill_id) for text in self.dagster.failures(run["runId"]).values()]
-        return said[0].strip() if said else f"the runs of backfill {backfill_id} ended without building it"
+    def failure(self, backfill_id: str) -> str:
+        """Why the runs of a backfill built nothing: the first failed step's message."""
+        messages = [text for run in self.dagster.runs(backfill_id) for text in self.dagster.failures(run["runId"]).values()]
+        return messages[0].strip() if messages else f"the runs of backfill {backfill_id} ended without building it"
 
     def _options(self) -> dict[str, Any]:
         options = self.plan.options
-        more = {"spark_conf": dict(options.spark_conf)} if options.spark_conf else {}
-        return {"force": False, "write_mode": options.write_mode, "reason": options.reason, **more}
+        spark_conf = {"spark_conf": dict(options.spark_conf)} if options.spark_conf else {}
+        return {"force": False, "write_mode": options.write_mode, "reason": options.reason, **spark_conf}
 
     def _tags(self, chunk: int, name: str) -> dict[str, str]:
         return {
@@ -116,7 +124,7 @@ class Launcher:
             tags.LAUNCH: name,
             tags.WHO: self.who,
             "dagster/priority": PRIORITY,
-            "dagster/max_retries": "0",  # crashed runs are launched again by the rebuild, after a while
+            "dagster/max_retries": "0",  # the rebuild launches crashed runs again, after a while
         }
 
     def _title(self, chunk: int) -> str:

@@ -1,4 +1,4 @@
-"""A plan made ready to be carried out."""
+"""A plan of the lake, ready to be carried out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.plan import history
-from backfill_assets.plan.look import looking_at
 from backfill_assets.plan.plan import read
+from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
@@ -30,4 +30,4 @@ def rebuild_of(
     plan = read(plans.read(plan_id), plan_id)
     plan.refuse_other_code(workspace.code)
     history.refuse_overlap(plan, plans)
-    return Rebuild(Launcher(plan, dagster(workspace.settings), plans, who, sleep), looking_at(plan, workspace))
+    return Rebuild(Launcher(plan, dagster(workspace.settings), plans, who, sleep), remaining_reader(plan, workspace))

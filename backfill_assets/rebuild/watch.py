@@ -1,4 +1,4 @@
-"""Watching a plan that somebody else carries out: launches nothing, locks nothing."""
+"""Watching a plan that another command carries out: launches nothing, locks nothing."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import OVER, Dagster
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.plan.history import OPEN, state_of
-from backfill_assets.plan.look import Look
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, RunningChunk, Stop
+from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.run import LOOK_EVERY_S
+from backfill_assets.rebuild.launch import running_backfills
+from backfill_assets.rebuild.run import POLL_EVERY_S
 
 
 @dataclass(frozen=True)
 class Watch:
-    """How to look at a plan. Without `dagster`, it is not asked which chunks are running."""
+    """What is needed to see how far a plan is. Without `dagster`, no chunk is said to be running."""
 
     plan: Plan
     plans: Plans
-    look: Look
+    read_remaining: ReadRemaining
     now: Callable[[], datetime]
     dagster: Dagster | None = None
 
     def progress(self) -> Progress:
-        """How far the plan is now."""
+        """How far the plan is now; `over` if no command is carrying it out."""
         plan, events = self.plan, self.plans.events(self.plan.id)
-        remaining, running = self.look({}, {}), self._running()
+        remaining, running = self.read_remaining({}, {}), self._running()
         partitions = {chunk.number + 1: chunk.partitions() for chunk in plan.chunks}
-        over = frozenset(n for n, of in partitions.items() if n not in running and not remaining.among(of)[WorkState.PENDING])
+        over = frozenset(n for n, of in partitions.items() if n not in running and not remaining.count(of)[WorkState.PENDING])
         is_open = state_of(events) == OPEN
         reasons = [event.facts for event in events if event.kind == "ended" and event.facts.get("why")]
         stop = Stop(reasons[-1]["stop"], reasons[-1]["why"]) if reasons and not is_open else None
@@ -40,17 +40,15 @@ class Watch:
         at = events[-1].at if events and not is_open else self.now()
         return Progress(plan, remaining, running, over, stop, started, at, over=not is_open)
 
+    def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
+        """The progress each second, until no command is carrying the plan out."""
+        while True:
+            progress = self.progress()
+            yield progress
+            if progress.over:
+                return
+            sleep(POLL_EVERY_S)
+
     def _running(self) -> Mapping[int, RunningChunk]:
-        backfills = self.dagster.backfills({tags.PLAN: self.plan.id}) if self.dagster else []
-        numbered = {int(each["tags"][tags.CHUNK]): each for each in backfills if each["status"] not in OVER}
-        return {n: RunningChunk(str(each["id"]), self.plan.chunks[n - 1].partitions()) for n, each in numbered.items()}
-
-
-def looks(watch: Watch, sleep: Callable[[float], None]) -> Iterator[Progress]:
-    """The progress each second until the plan is not open any more."""
-    while True:
-        progress = watch.progress()
-        yield progress
-        if progress.over:
-            return
-        sleep(LOOK_EVERY_S)
+        backfills = running_backfills(self.dagster, self.plan) if self.dagster else {}
+        return {n: RunningChunk(id_, self.plan.chunks[n - 1].partitions()) for n, id_ in backfills.items()}

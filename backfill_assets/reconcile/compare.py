@@ -1,10 +1,10 @@
-"""Three records of one history (the ledger, the tables' own commits and files, Dagster's materialized days), compared.
+"""Three records of one history (the ledger, the tables' commits and files, Dagster's materializations), compared.
 
-Pure: records in, disagreements out. The lake is the truth: the ledger is mended from commits, Dagster from the ledger, and
-rows from nothing but a rebuild. A day whose rows are in doubt is not compared with Dagster before it is rebuilt.
+Pure: records in, disagreements out. The lake is the truth: the ledger is repaired from commits, Dagster from the ledger, and
+rows only by a rebuild. A partition whose rows are in doubt is not compared with Dagster before it is rebuilt.
 
-Not looked at: builds that no longer stand, a table that nothing builds any more once its files are gone, and partitions that
-changed while the records were read or whose run is still at work.
+Not compared: builds that were replaced, a table that the project no longer has once its files are gone, and partitions that
+changed while the records were read or whose run is still running.
 """
 
 from __future__ import annotations
@@ -14,128 +14,127 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.lake.latest import Partition
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.recovery import unrecorded
 from backfill_assets.lake.table_state import TableState
-from backfill_assets.reconcile.dagster_record import Known
+from backfill_assets.reconcile.dagster_record import Materialized
 from backfill_assets.reconcile.disagreement import Disagreement, Kind
-
-MARK = 12  # so many digits of a fingerprint tell any two apart
 
 
 @dataclass(frozen=True)
 class Records:
-    """The three records, read in bulk. `known` is what Dagster knows of each table; None if it could not be asked.
+    """The three records, read in bulk. `dagster` has Dagster's record of each table; None if no webserver answers.
 
-    `at_work` are runs that may be between a commit and its record; `moved` the partitions built while this was read.
+    `running` are runs that may be between a commit and its record, `changed` the partitions built while this was read.
     """
 
     tables: Sequence[str]
     ledger: Sequence[Build]
-    held: Mapping[str, TableState]
-    known: Mapping[str, Known | None] | None = None
-    at_work: frozenset[str] = frozenset()
-    moved: frozenset[Partition] = frozenset()
+    states: Mapping[str, TableState]
+    dagster: Mapping[str, Materialized | None] | None = None
+    running: frozenset[str] = frozenset()
+    changed: frozenset[Partition] = frozenset()
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is at odds, in the order of tables and of `Kind`; `sound` partitions are not, `busy` ones were not looked at.
+    """Disagreements, in the order of tables and of `Kind`; how many partitions agree, and how many were in progress.
 
-    `to_tell` are the builds that Dagster should be told of, `unasked` the tables that it could not be asked about.
+    `to_report` are the builds to report to Dagster, `not_in_dagster` the tables that it has no record of.
     """
 
     disagreements: Sequence[Disagreement] = ()
-    to_tell: Sequence[Build] = ()
-    unasked: Sequence[str] = ()
-    sound: int = 0
-    busy: int = 0
+    to_report: Sequence[Build] = ()
+    not_in_dagster: Sequence[str] = ()
+    agreeing: int = 0
+    in_progress: int = 0
 
-    def to_record(self) -> list[str]:
-        """The tables of which the ledger lacks builds."""
-        return [found.table for found in self.disagreements if found.kind is Kind.UNRECORDED]
+    def unrecorded(self) -> list[str]:
+        """The tables that have builds which the ledger lacks."""
+        return [each.table for each in self.disagreements if each.kind is Kind.UNRECORDED]
 
-    def mendable(self) -> list[Disagreement]:
-        return [found for found in self.disagreements if found.mendable]
+    def repairable(self) -> list[Disagreement]:
+        return [each for each in self.disagreements if each.repairable]
 
 
 def compare(records: Records) -> Comparison:
-    """Everything at odds."""
+    """Every disagreement of the three records."""
     by_table: dict[str, list[Build]] = {table: [] for table in records.tables}
     for build in records.ledger:
         by_table.setdefault(build.table, []).append(build)
-    looks = [_Look(records, table, builds) for table, builds in by_table.items()]
-    looks = [look for look in looks if look.table in records.tables or look.held.version >= 0]
+    tables = [_TableRecords(records, table, builds) for table, builds in by_table.items()]
+    tables = [table for table in tables if table.buildable or table.state.version >= 0]
     return Comparison(
-        [found for look in looks for found in look.disagreements()],
-        [build for look in looks for build in look.to_tell()],
-        [look.table for look in looks if look.table in records.tables and not look.known],
-        sum(len(look.accepted.keys() - look.busy - look.odd()) for look in looks),
-        sum(len(look.busy) for look in looks),
+        [each for table in tables for each in table.disagreements()],
+        [build for table in tables for build in table.to_report()],
+        [table.name for table in tables if table.buildable and not table.dagster],
+        sum(len(table.accepted.keys() - table.in_progress - table.disputed()) for table in tables),
+        sum(len(table.in_progress) for table in tables),
     )
 
 
-class _Look:
+class _TableRecords:
     """One table in all three records."""
 
-    def __init__(self, records: Records, table: str, builds: Sequence[Build]):
-        self.table, self.buildable = table, table in records.tables
-        self.held, self.known = records.held.get(table, TableState()), (records.known or {}).get(table)
-        missing = unrecorded(builds, self.held.told)
-        # As it will be once the ledger is mended: what is at odds beside that is at odds for another reason.
+    def __init__(self, records: Records, name: str, builds: Sequence[Build]):
+        self.name, self.buildable = name, name in records.tables
+        self.state, self.dagster = records.states.get(name, TableState()), (records.dagster or {}).get(name)
+        missing = unrecorded(builds, self.state.builds)
+        # As the ledger will be once it is repaired: what else disagrees has another reason.
         self.accepted = {b.day: b for b in sorted([*builds, *missing], key=lambda b: b.at) if b.succeeded}
-        # Whatever was built of a day since, a run at work that built it may be building it again.
-        self.busy = {b.day for b in [*builds, *missing] if b.run in records.at_work}
-        self.busy |= {day for name, day in records.moved if name == table}
+        # A run that has built a day and is still running may be building it again, whoever built it since.
+        self.in_progress = {b.day for b in [*builds, *missing] if b.run in records.running}
+        self.in_progress |= {day for table, day in records.changed if table == name}
         self._days: dict[Kind, dict[date, str]] = {kind: {} for kind in Kind}
         for build in missing:
             self._add(Kind.UNRECORDED, build.day, f"commit {build.delta_version} by run {build.run}")
         for day, build in self.accepted.items():
-            if odd := _in_the_table(build, self.held) or _in_dagster(build, self.known):
-                self._add(odd[0], day, odd[1])
-        for day, rows in self.held.rows.items():
+            if kind_and_figures := _against_table(build, self.state) or _against_dagster(build, self.dagster):
+                self._add(kind_and_figures[0], day, kind_and_figures[1])
+        for day, rows in self.state.rows.items():
             if rows != 0 and day not in self.accepted:
-                self._add(Kind.UNKNOWN, day, "some rows" if rows is None else f"{rows:,} rows")
-        for day in (self.known.versions if self.known else {}).keys() - self.accepted.keys():
-            self._add(Kind.NOT_STANDING, day, "")
+                self._add(Kind.UNKNOWN_ROWS, day, "some rows" if rows is None else f"{rows:,} rows")
+        for day in (self.dagster.versions if self.dagster else {}).keys() - self.accepted.keys():
+            self._add(Kind.NOT_ACCEPTED, day, "")
 
     def _add(self, kind: Kind, day: date, figures: str) -> None:
-        if day not in self.busy:
+        if day not in self.in_progress:
             self._days[kind][day] = figures
 
     def disagreements(self) -> list[Disagreement]:
         return [
-            Disagreement(kind, self.table, dict(sorted(days.items())), self.buildable)
+            Disagreement(kind, self.name, dict(sorted(days.items())), self.buildable)
             for kind, days in self._days.items()
             if days
         ]
 
-    def odd(self) -> set[date]:
+    def disputed(self) -> set[date]:
         return {day for days in self._days.values() for day in days}
 
-    def to_tell(self) -> list[Build]:
-        return [self.accepted[day] for day in sorted(self._days[Kind.UNTOLD] | self._days[Kind.OTHER_VERSION])]
+    def to_report(self) -> list[Build]:
+        return [self.accepted[day] for day in sorted(self._days[Kind.NOT_REPORTED] | self._days[Kind.DATA_VERSION_DIFFERS])]
 
 
-def _in_the_table(build: Build, held: TableState) -> tuple[Kind, str] | None:
-    """What the table says against a build that stands by the ledger."""
-    if held.lacks_commit_of(build):
-        newest = f"its newest is {held.version}" if held.version >= 0 else "there is no table"
+def _against_table(build: Build, state: TableState) -> tuple[Kind, str] | None:
+    """In what the table disagrees with an accepted build of the ledger, with the figures."""
+    if state.lacks_commit_of(build):
+        newest = f"its newest is {state.version}" if state.version >= 0 else "there is no table"
         return Kind.NO_COMMIT, f"commit {build.delta_version} by run {build.run}; {newest}"
-    if stretch := held.rewritten_since(build):
-        return Kind.NOT_OURS, f"{stretch}, after our commit {build.delta_version}"
-    if held.counts_differ(build):
-        return Kind.OTHER_ROWS, f"{build.rows:,} rows recorded, {held.rows.get(build.day, 0):,} in its files"
+    if commits := state.rewritten_since(build):
+        return Kind.FOREIGN_COMMIT, f"{commits}, after our commit {build.delta_version}"
+    if state.row_count_differs(build):
+        return Kind.ROW_COUNT_DIFFERS, f"{build.rows:,} rows recorded, {state.rows.get(build.day, 0):,} in its files"
     return None
 
 
-def _in_dagster(build: Build, known: Known | None) -> tuple[Kind, str] | None:
-    """What Dagster says against a build whose rows are not in doubt."""
-    if known is None or not known.may_have(build.day):
+def _against_dagster(build: Build, dagster: Materialized | None) -> tuple[Kind, str] | None:
+    """In what Dagster disagrees with an accepted build that the table agrees with, with the figures."""
+    if dagster is None or not dagster.may_have(build.day):
         return None
-    version = known.versions.get(build.day)
+    version = dagster.versions.get(build.day)
     if version is None:
-        return Kind.UNTOLD, f"built by run {build.run}"
+        return Kind.NOT_REPORTED, f"built by run {build.run}"
     if version != build.fingerprint:
-        return Kind.OTHER_VERSION, f"{build.fingerprint[:MARK]} in the ledger, {version[:MARK] or 'none'} in Dagster"
+        figures = f"{short(build.fingerprint)} in the ledger, {short(version) or 'none'} in Dagster"
+        return Kind.DATA_VERSION_DIFFERS, figures
     return None

@@ -1,4 +1,4 @@
-"""One thing that is at odds between the records of what was built, and what to do about it."""
+"""A disagreement between the records of what was built, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from backfill_assets.calendar import ranges
 
 
 class Kind(StrEnum):
-    """What is at odds."""
+    """In what the records disagree."""
 
     UNRECORDED = "committed, but not in the ledger"
     NO_COMMIT = "in the ledger, but its commit is not in the table"
-    NOT_OURS = "rewritten by somebody else"
-    OTHER_ROWS = "the table holds other rows than the ledger says"
-    UNKNOWN = "holds rows of which the ledger knows no build"
-    UNTOLD = "stands, but Dagster does not call it materialized"
-    OTHER_VERSION = "stands, but Dagster was last told of other rows"
-    NOT_STANDING = "Dagster calls it materialized, but no build of it stands"
+    FOREIGN_COMMIT = "rewritten by somebody else"
+    ROW_COUNT_DIFFERS = "the table holds another number of rows than the ledger says"
+    UNKNOWN_ROWS = "the table holds rows, but the ledger has no build of them"
+    NOT_REPORTED = "accepted, but Dagster does not call it materialized"
+    DATA_VERSION_DIFFERS = "accepted, but Dagster has another data version"
+    NOT_ACCEPTED = "Dagster calls it materialized, but it has no accepted build"
 
 
-MENDABLE = frozenset({Kind.UNRECORDED, Kind.UNTOLD, Kind.OTHER_VERSION})
-# Of these the ledger says that nothing need be done: a plan leaves them out unless it is told otherwise.
-BY_FORCE = frozenset({Kind.NO_COMMIT, Kind.NOT_OURS, Kind.OTHER_ROWS})
+# What `reconcile --repair` puts right: records, and no rows.
+REPAIRABLE = frozenset({Kind.UNRECORDED, Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS})
+# By the ledger these are up to date, so a plan has them only with --force.
+UP_TO_DATE = frozenset({Kind.NO_COMMIT, Kind.FOREIGN_COMMIT, Kind.ROW_COUNT_DIFFERS})
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One thing at odds, and of each day of one table it is true of, the figures."""
+    """A disagreement of one kind about one table: the days, with the figures of each."""
 
     kind: Kind
     table: str
@@ -38,14 +39,14 @@ class Disagreement:
     buildable: bool = True
 
     @property
-    def mendable(self) -> bool:
-        return self.kind in MENDABLE
+    def repairable(self) -> bool:
+        return self.kind in REPAIRABLE
 
     def remedy(self) -> str:
-        if self.mendable:
-            return "`backfill reconcile --repair` mends the record."
+        if self.repairable:
+            return "`backfill reconcile --repair` corrects the record."
         if not self.buildable:
-            return "No table of that name is built any more: bring it back into the catalog, or remove its folder."
+            return "The project has no table of that name any more: bring it back, or delete its folder."
         days = ranges(self.days).replace(", ", ",")
-        force = " --force" if self.kind in BY_FORCE else ""
+        force = " --force" if self.kind in UP_TO_DATE else ""
         return f"Build again: `backfill run --partitions {days} --target {self.table}{force}`."

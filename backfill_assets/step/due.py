@@ -156,8 +156,8 @@ def change(table: Table, last: Build, inputs: Inputs) -> Change | None:
     if last.inputs == inputs.tables:
         return None
     before, now = _flat(last.inputs), _flat(inputs.tables)
-    name, day = min(key for key in {*before, *now} if before.get(key) != now.get(key))
-    return Change(Cause.INPUT, name, day)
+    changed = [key for key in {*before, *now} if before.get(key) != now.get(key)]
+    return Change(Cause.INPUT, *min(changed)) if changed else None
 
 
 def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime
 
 from backfill_assets.lake.record import Build, Outcome
-from backfill_assets.lake.table_state import as_recorded
+from backfill_assets.lake.table_state import intact_days
 from backfill_assets.quality.profile import DayProfile
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import AcceptedBuilds, Due, Inputs
@@ -36,7 +36,7 @@ def judged(
     """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from."""
     before = {day: accepted[partition] for day in due.compute if (partition := (table.name, day)) in accepted}
     equal = [build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint]
-    intact = as_recorded(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
+    intact = intact_days(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
     for day in due.compute:

@@ -20,15 +20,15 @@ class Graph:
     calendar: Calendar
 
     def reads(self, partition: Partition) -> Iterator[Partition]:
-        """Every partition that this one may read, waited for or not."""
-        return ((name, date.fromordinal(n)) for name, window in self._reads[partition[0]] for n in window(partition[1]))
+        """Every partition that this one may read, whether it waits for it or not."""
+        return ((name, date.fromordinal(n)) for name, around in self._reads[partition[0]] for n in around(partition[1]))
 
     def needs(self, partition: Partition) -> Iterator[Partition]:
         """The partitions without which this one cannot be built."""
         return ((name, date.fromordinal(n)) for name, window in self._needs[partition[0]] for n in window(partition[1]))
 
     def readers(self, partition: Partition, since: date | None = None) -> Iterator[Partition]:
-        """Every partition that may read this one; not those that may read the day `since`, if that is before it."""
+        """Every partition that may read this one, without those that may read the earlier day `since` of its table too."""
         table, day = partition
         for name, window, first in self._readers[table]:
             days = window(day)
@@ -36,12 +36,12 @@ class Graph:
             for n in range(start, days.stop):
                 yield name, date.fromordinal(n)
 
-    def doubtful(self, table: Table, there: Mapping[str, set[date]]) -> set[date]:
-        """The days of a table that need a day of an input, or of itself, which is not `there`."""
-        found: set[date] = set()
+    def lacking_inputs(self, table: Table, available: Mapping[str, set[date]]) -> set[date]:
+        """The days of a table that need a day of an input, or of the table itself, that is not `available`."""
+        days: set[date] = set()
         for other, w in table.windows():
-            found.update(days_around_any(self._days - there[other.name], -w.last_needed, -w.first))
-        return found
+            days.update(days_around_any(self._days - available[other.name], -w.last_needed, -w.first))
+        return days
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Inputs before what reads them: by table, and by day within one that reads itself."""
@@ -49,10 +49,10 @@ class Graph:
 
     def by_table(self, partitions: Iterable[Partition]) -> dict[str, list[date]]:
         """The days of every table, tables and days in that order too."""
-        found: dict[str, list[date]] = {table.name: [] for table in self.tables}
+        by_table: dict[str, list[date]] = {table.name: [] for table in self.tables}
         for table, day in partitions:
-            found[table].append(day)
-        return {table: sorted(days) for table, days in found.items()}
+            by_table[table].append(day)
+        return {table: sorted(days) for table, days in by_table.items()}
 
     @cached_property
     def _days(self) -> frozenset[date]:
@@ -68,8 +68,8 @@ class Graph:
 
     @cached_property
     def _readers(self) -> dict[str, list[tuple[str, ClippedWindow, int]]]:
-        found: dict[str, list[tuple[str, ClippedWindow, int]]] = {table.name: [] for table in self.tables}
+        readers: dict[str, list[tuple[str, ClippedWindow, int]]] = {table.name: [] for table in self.tables}
         for table in self.tables:
             for other, w in table.windows():
-                found[other.name].append((table.name, self.calendar.window(-w.last, -w.first), w.first))
-        return found
+                readers[other.name].append((table.name, self.calendar.window(-w.last, -w.first), w.first))
+        return readers

@@ -24,9 +24,9 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selection, Selector, select
+from backfill_assets.plan.selection import Selector, select
 from backfill_assets.plan.status import State, Status, status_of
-from backfill_assets.step.due import OF_SOURCE, inputs_of
+from backfill_assets.step.due import tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from tests.plan.workspaces import workspace_of
@@ -54,11 +54,11 @@ def record(every: Sequence[Table], calendar: Calendar) -> dict[tuple[str, date],
     accepted: dict[tuple[str, date], Build] = {}
     for table in every:
         for day in calendar.days():
-            parts = {str(day - timedelta(days=n)): "f" * 32 for n in range(3)} if table.fingerprint_by else {}
-            delivered = {f"{OF_SOURCE}{Delivered.name}@{day}": "f" * 32} if table.source() else {}
-            inputs = delivered | inputs_of(table, day, accepted, calendar)
-            build = Build(table.name, day, "accepted", "run", table.version, fingerprint=f"{day}", parts=parts, inputs=inputs)
-            accepted[table.name, day] = replace(build, delta_version=-1, seconds=1.0)
+            by_day = {str(day - timedelta(days=n)): "f" * 32 for n in range(3)} if table.fingerprint_by else {}
+            accepted[table.name, day] = Build(
+                table.name, day, "accepted", "run", table.version, fingerprint=f"{day}", day_fingerprints=by_day,
+                inputs=tables_read(table, day, accepted, calendar), delivered="f" * 32 if table.source() else "", seconds=1.0,
+            )  # fmt: skip
     return accepted
 
 
@@ -80,24 +80,24 @@ def measured(partitions: int) -> Times:
     names = [table.name for table in every]
     with tempfile.TemporaryDirectory() as root:
         Ledger(root).append(list(record(every, calendar).values()))
-        read, known = timed(lambda: latest(Ledger(root), names))
-    status, found = timed(lambda: look(every, calendar, known))
-    assert all(set(found.of(name)) == {State.UP_TO_DATE} for name in names)
+        read, known = timed(lambda: latest(Ledger(root), dict.fromkeys(names)))
+    status, up_to_date = timed(lambda: status_on(every, calendar, known))
+    assert all(set(up_to_date.of(name)) == {State.UP_TO_DATE} for name in names)
     # New code of the first table of staging: all its days, and all that is made from them.
     changed = [replace(table, version="new") if table.name == names[2] else table for table in every]
-    outdated = look(changed, calendar, known)
+    outdated = status_on(changed, calendar, known)
     plan, made = timed(lambda: planned(changed, calendar, outdated))
     assert len(made.partitions()) == len(calendar.days()) * 4
-    return Times(len(found.partitions), read, status, plan)
+    return Times(len(up_to_date.partitions), read, status, plan)
 
 
-def look(every: Sequence[Table], calendar: Calendar, known: Latest) -> Status:
+def status_on(every: Sequence[Table], calendar: Calendar, known: Latest) -> Status:
     return status_of(workspace_of(every, calendar), every, calendar.days(), latest=known)
 
 
 def planned(every: Sequence[Table], calendar: Calendar, status: Status) -> Plan:
     graph = Graph(every, calendar)
-    selection: Selection = select(Selector([t.name for t in every], calendar.days(), downstream=True), graph, status.partitions)
+    selection = select(Selector([t.name for t in every], calendar.days(), downstream=True), graph, status.partitions)
     plan = make(selection, graph, PlanOptions(days_per_run=100))
     assert plan.id
     return plan

@@ -84,7 +84,7 @@ def place(tmp_path, monkeypatch, capsys) -> Place:
 
 
 def test_records_that_agree_are_said_to(place):
-    assert place.reconcile() == (0, ["The ledger, the tables and Dagster agree on 2 table-day(s)."])
+    assert place.reconcile() == (0, ["The ledger, the tables and Dagster agree on 2 partition(s)."])
 
 
 def a_crash_after_the_commit(place: Place) -> None:
@@ -125,16 +125,16 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
         [
             "staging/outages: committed, but not in the ledger: 2019-08-17..2019-08-19",
             "  for example 2019-08-17: commit 1 by run r",
-            "  `backfill reconcile --repair` mends the record.",
-            "staging/outages: stands, but Dagster does not call it materialized: 2019-08-17..2019-08-19",
+            "  `backfill reconcile --repair` corrects the record.",
+            "staging/outages: accepted, but Dagster does not call it materialized: 2019-08-17..2019-08-19",
             "  built by run r",
-            "  `backfill reconcile --repair` mends the record.",
-            "The ledger, the tables and Dagster agree on 2 table-day(s); at odds: 3.",
+            "  `backfill reconcile --repair` corrects the record.",
+            "The ledger, the tables and Dagster agree on 2 partition(s); at odds: 3.",
         ],
     )
     assert place.reconcile(repair=True)[1] == [
-        "Mended: 3 build(s) recorded in the ledger, Dagster told of 3 day(s).",
-        "The ledger, the tables and Dagster agree on 5 table-day(s).",
+        "Repaired: 3 build(s) recorded in the ledger, 3 day(s) reported to Dagster.",
+        "The ledger, the tables and Dagster agree on 5 partition(s).",
     ]
     versions = {b.day: b.delta_version for b in place.ledger.builds()}
     assert versions == dict(zip(days(0, 1, 2, 3, 4), (0, 0, 1, 2, 2), strict=True))
@@ -148,9 +148,9 @@ def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
         "staging/outages: rewritten by somebody else: 2019-08-15",
         "  commit 1 (DELETE), after our commit 0",
         "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages --force`.",
-        "staging/outages: Dagster calls it materialized, but no build of it stands: 2019-08-20",
+        "staging/outages: Dagster calls it materialized, but it has no accepted build: 2019-08-20",
         "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
-        "The ledger, the tables and Dagster agree on 1 table-day(s); at odds: 2.",
+        "The ledger, the tables and Dagster agree on 1 partition(s); at odds: 2.",
     ]
     assert place.reconcile() == (1, told)
     assert place.reconcile(repair=True) == (1, told)
@@ -162,8 +162,8 @@ def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
     assert place.reconcile() == (
         0,
         [
-            "Not compared: 1 table-day(s) that a run is building, or built just now.",
-            "The ledger, the tables and Dagster agree on 2 table-day(s).",
+            "Not compared: 1 partition(s) that a run is building, or built just now.",
+            "The ledger, the tables and Dagster agree on 2 partition(s).",
         ],
     )
 
@@ -175,7 +175,7 @@ def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
 
     place.web.meanwhile = builds_a_day
     code, told = place.reconcile()
-    assert (code, told[0]) == (0, "Not compared: 1 table-day(s) that a run is building, or built just now.")
+    assert (code, told[0]) == (0, "Not compared: 1 partition(s) that a run is building, or built just now.")
 
 
 def test_a_table_that_dagster_does_not_have_is_not_compared_with_it(place):
@@ -204,7 +204,7 @@ def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_
     assert told.splitlines() == [
         "Dagster's record was not compared: no webserver answers at http://127.0.0.1:9. Start one with `backfill up`, or "
         "correct BACKFILL_DAGSTER_URL, then type the same again.",
-        "The ledger and the tables agree on 2 table-day(s).",
+        "The ledger and the tables agree on 2 partition(s).",
     ]
     a_crash_after_the_commit(place)
     assert asked()[0] == 1
@@ -216,14 +216,14 @@ def test_machines_get_every_day_with_its_figures_and_the_remedy(place):
     a_crash_after_the_commit(place)
     told = json.loads(asked("--json")[1])
     (found,) = told["disagreements"]
-    assert (found["kind"], found["table"], found["mendable"]) == ("committed, but not in the ledger", NAME, True)
+    assert (found["kind"], found["table"], found["repairable"]) == ("committed, but not in the ledger", NAME, True)
     assert found["days"] == {str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)}
     assert (told["agree"], told["under way"], told["compared with Dagster"]) == (2, 0, [])
-    assert json.loads(asked("--repair", "--json")[1])["mended"] == {"recorded": 3, "told": 0}
+    assert json.loads(asked("--repair", "--json")[1])["mended"] == {"recorded": 3, "reported": 0}
 
 
 def test_a_lake_where_nothing_was_built_is_at_odds_with_nothing(tmp_path):
     done = CliRunner().invoke(
         app, ["reconcile"], env={"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
     )
-    assert (done.exit_code, done.stdout.splitlines()[-1]) == (3, "The ledger and the tables agree on 0 table-day(s).")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (3, "The ledger and the tables agree on 0 partition(s).")

@@ -64,7 +64,7 @@ def plans(tmp_path) -> Plans:
 def test_a_plan_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     plan = planned(tmp_path)
     assert refused("run", "c0ffee", home=tmp_path) == (
-        2, f"There is no plan c0ffee. Nothing was started. The plans here are {plan}.",
+        2, f"There is no plan c0ffee in this lake. Nothing was started. Its plans are {plan}.",
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
     file = tmp_path / "lake" / "_plans" / f"{plan}.json"
     file.write_text(file.read_text().replace(str(DAY), "2019-09-04"))
     code, said = refused("run", plan, home=tmp_path)
-    assert (code, said.startswith(f"Plan {plan} is not what was planned: its contents have another id")) == (2, True)
+    assert (code, said.startswith(f"Plan {plan} was edited: its contents have another id")) == (2, True)
 
 
 def test_a_plan_of_a_table_that_was_renamed_since_is_refused_with_the_tables_there_are(tmp_path):
@@ -107,7 +107,7 @@ def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):
     version = next(t.version for t in TABLES if t.name == REJECTED)
     Ledger(str(tmp_path / "lake")).append([Build(REJECTED, DAY, "accepted", "r", version, inputs=inputs, at=NOW)])
     done = backfill("run", "--partitions", str(DAY), "--target", REJECTED, home=tmp_path)
-    assert (done.exit_code, "Nothing of what was asked for needs building." in done.stdout) == (0, True)
+    assert (done.exit_code, "Nothing of what was requested needs building." in done.stdout) == (0, True)
 
 
 def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, plans):
@@ -203,7 +203,7 @@ def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_
     plans.note(plan, "started", NOW, who="ada")
     plans.note(plan, "ended", replace_minute(NOW), ending="stopped", stop="budget", why="the budget of 1 minutes is spent")
     told = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
-    assert (told["state"], told["seconds"], told["tables"][REJECTED]["left"]) == ("stopped", 60.0, 1)
+    assert (told["state"], told["seconds"], told["tables"][REJECTED]["pending"]) == ("stopped", 60.0, 1)
     assert [(event["kind"], event.get("who", "")) for event in told["events"]] == [("started", "ada"), ("ended", "")]
     assert told["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
 

@@ -20,13 +20,14 @@ from backfill_assets.calendar import as_day, between
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.latest import Latest, Partition
-from backfill_assets.plan.look import Look
+from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make, read
 from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, remaining_of
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selection, Selector, select
-from backfill_assets.plan.status import status_of
+from backfill_assets.plan.selection import Selector, select
+from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
@@ -45,7 +46,7 @@ class Backfill:
     id: str
     partitions: list[Partition]
     tags: dict[str, str]
-    looks: int = 0
+    polls: int = 0
     status: str = "REQUESTED"
     run: str = "SUCCESS"
 
@@ -53,7 +54,8 @@ class Backfill:
 @dataclass
 class Server:
     """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
-    leave no record; `lost` answers never arrive. `away`: the questions that find no server. `ill`: its daemon does not run."""
+    leave no record; `lost` answers never arrive. `away`: requests that find no server. `unhealthy`: its daemon does not run.
+    """
 
     graph: Graph
     lake: Path
@@ -62,14 +64,13 @@ class Server:
     broken: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     away: range = range(0)
-    ill: bool = False
-    looks_needed: int = 1
+    unhealthy: bool = False
+    polls_needed: int = 1
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
-    every: list[Any] = field(default_factory=list)
     backfills: list[Backfill] = field(default_factory=list)
     built: Counter[Partition] = field(default_factory=Counter)
-    asked: int = 0
+    requests: int = 0
     clock: datetime = NOON
 
     def now(self) -> datetime:
@@ -83,9 +84,7 @@ class Server:
 
     def planned(self, options: PlanOptions, tables: Iterable[str] = (), days: Iterable[date] = (), **selector: Any) -> Plan:
         names = list(tables) or [table.name for table in self.graph.tables]
-        selection: Selection = select(
-            Selector(names, list(days) or self.graph.calendar.days(), **selector), self.graph, self.status()
-        )
+        selection = select(Selector(names, list(days) or self.graph.calendar.days(), **selector), self.graph, self.status())
         return make(selection, self.graph, options)
 
     def status(self) -> Any:
@@ -94,16 +93,17 @@ class Server:
 
     def rebuild(self, plan: Plan) -> Rebuild:
         self.plans.keep(plan.id, plan.contents())
-        return Rebuild(Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now), self.look_at(plan))
+        return Rebuild(Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now), self.remaining_reader(plan))
 
     def watch(self, plan: Plan) -> Watch:
-        return Watch(plan, self.plans, self.look_at(plan), self.now, self.dagster)
+        return Watch(plan, self.plans, self.remaining_reader(plan), self.now, self.dagster)
 
-    def look_at(self, plan: Plan) -> Look:
-        def look(before: Any, given_up: Any) -> Remaining:
-            return remaining_of(plan, self.graph, self.status(), self.record, before=before, given_up=given_up)
+    def remaining_reader(self, plan: Plan) -> ReadRemaining:
+        def read(before: Any, given_up: Any) -> Remaining:
+            ready = {p for p, status in self.status().items() if status.state == State.UP_TO_DATE}
+            return remaining_of(plan, self.graph, ready, self.record, before=before, given_up=given_up)
 
-        return look
+        return read
 
     @property
     def plans(self) -> Plans:
@@ -118,35 +118,34 @@ class Server:
         return workspace_of(self.graph.tables, self.graph.calendar, str(self.lake))
 
     def answer(self, request: httpx.Request) -> httpx.Response:
-        self.asked += 1
-        if self.asked in self.away:
+        self.requests += 1
+        if self.requests in self.away:
             raise httpx.ConnectError("away")
         body = json.loads(request.content)
-        return httpx.Response(200, json={"data": self._told(body["query"], body["variables"])})
+        return httpx.Response(200, json={"data": self._answer(body["query"], body["variables"])})
 
-    def _told(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
         if query == documents.TABLES:
             return {"assetNodes": [self._node(t.name, self.code.get(t.name, t.version)) for t in self.graph.tables]}
         if query == documents.DAEMONS:
-            daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.ill}
+            daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
         if query == documents.LAUNCH:
             return {"launchPartitionBackfill": self._launch(given["params"])}
         if query == documents.BACKFILLS:
             return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["tags"])}}
-        found = next(b for b in self.backfills if b.id == given.get("id") or f"run-{b.id}" == given.get("run"))
+        backfill = next(b for b in self.backfills if b.id == given.get("id") or f"run-{b.id}" == given.get("run"))
         if query == documents.RUNS:
-            steps = [{"stepKey": "t", "status": "FAILURE"}] if found.run == "FAILURE" else []
-            runs = (
-                [{"runId": f"run-{found.id}", "status": found.run, "stepStats": steps}] if found.status != "REQUESTED" else []
-            )
+            steps = [{"stepKey": "t", "status": "FAILURE"}] if backfill.run == "FAILURE" else []
+            run = {"runId": f"run-{backfill.id}", "status": backfill.run, "stepStats": steps}
+            runs = [] if backfill.status == "REQUESTED" else [run]
             return {"runsOrError": {"__typename": "Runs", "results": runs}}
         if query == documents.CANCEL:
-            found.status = "CANCELED"
-            return {"cancelPartitionBackfill": {"__typename": "CancelBackfillSuccess", "backfillId": found.id}}
+            backfill.status = "CANCELED"
+            return {"cancelPartitionBackfill": {"__typename": "CancelBackfillSuccess", "backfillId": backfill.id}}
         assert query == documents.FAILURES, query
         event = {"__typename": "ExecutionStepFailureEvent", "stepKey": "t", "error": {"message": "the step's own words"}}
-        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if found.run == "FAILURE" else []}}
+        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if backfill.run == "FAILURE" else []}}
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
@@ -155,23 +154,23 @@ class Server:
     def _launch(self, params: dict[str, Any]) -> dict[str, Any]:
         tagged = {tag["key"]: tag["value"] for tag in params["tags"]}
         partitions = [
-            ("/".join(each["assetKey"]["path"]), day)
-            for each in params["partitionsByAssets"]
-            for span in each["partitions"]["ranges"]
-            for day in between(as_day(span["start"]), as_day(span["end"]))
+            ("/".join(asset["assetKey"]["path"]), day)
+            for asset in params["partitionsByAssets"]
+            for days in asset["partitions"]["ranges"]
+            for day in between(as_day(days["start"]), as_day(days["end"]))
         ]
         twins = [b for b in self.backfills if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
-        assert not twins, "a chunk that is at work was launched again"
+        assert not twins, "a running chunk was launched again"
         self.backfills.append(Backfill(f"b{len(self.backfills) + 1}", partitions, tagged))
         if len(self.backfills) in self.lost:
             raise httpx.ReadTimeout("lost")
         return {"__typename": "LaunchBackfillSuccess", "backfillId": self.backfills[-1].id}
 
     def _listed(self, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
-        found = [b for b in self.backfills if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
+        matching = [b for b in self.backfills if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
         for number, backfill in enumerate(self.backfills, start=1):
-            backfill.looks += 1
-            if backfill.status == "REQUESTED" and backfill.looks > self.looks_needed:
+            backfill.polls += 1
+            if backfill.status == "REQUESTED" and backfill.polls > self.polls_needed:
                 backfill.status, backfill.run = "COMPLETED_SUCCESS", "SUCCESS"
                 if number in self.killed | self.broken:
                     backfill.status, backfill.run = "COMPLETED_FAILED", "FAILURE" if number in self.broken else "CANCELED"
@@ -180,11 +179,11 @@ class Server:
         return [
             {"id": b.id, "status": b.status, "title": "", "numPartitions": len(b.partitions), "creationTime": 0.0,
              "endTime": None, "tags": [{"key": key, "value": value} for key, value in b.tags.items()]}
-            for b in reversed(found)
+            for b in reversed(matching)
         ]  # fmt: skip
 
     def _build(self, backfill: Backfill) -> None:
-        """Each table's days as a step would: due, held back or failed, by the very rules of a step."""
+        """Build each table's days by the rules of a step: due, blocked or failed."""
         plan_id = backfill.tags[tags.PLAN]
         plan = read(Plans(str(self.lake)).read(plan_id), plan_id)
         for table in self.graph.tables:
@@ -193,19 +192,17 @@ class Server:
                 backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
             )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
-                accepted, refused = self.record.accepted, request.refused(table, self.every, self.graph.calendar)
+                accepted, failed = self.record.accepted, request.failed(table, self.record.last, self.graph.calendar)
                 force = request.forced(table, [day], accepted)
-                own = sort_out(table, [day], self.workspace, accepted=accepted, force=force, refused=refused)
-                if not own.compute:
+                due = sort_out(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
+                if not due.compute:
                     continue
                 self.built[table.name, day] += 1
-                build = request.failed(table, day, "no_nulls: 3 nulls")
-                if (table.name, day) not in self.failing:
-                    mark = f"{table.name}{day}"
-                    build = replace(
-                        build, outcome="accepted", message="", fingerprint=mark, inputs=own.inputs[day], seconds=1.0
-                    )
-                self.every.append(build)
+                build = Build(table.name, day, "accepted", backfill.id, table.version, plan=plan.id, seconds=1.0)
+                if (table.name, day) in self.failing:
+                    build = replace(build, outcome="failed", message="no_nulls: 3 nulls")
+                else:
+                    build = replace(build, fingerprint=f"{table.name}{day}", inputs=due.inputs[day].tables)
                 self.record.add([build])
 
 

@@ -94,14 +94,14 @@ def test_a_server_that_is_not_there_is_unavailable():
 
 def test_a_webserver_that_has_not_loaded_the_code_yet_is_unavailable():
     with pytest.raises(ServiceUnavailable, match="has no tables loaded"):
-        answering({"data": {"assetNodes": []}}).code()
+        answering({"data": {"assetNodes": []}}).code_versions()
 
 
 def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
     def time_out(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("slow")
 
-    with pytest.raises(AnswerLost, match="Whether it did what it was asked is not known"):
+    with pytest.raises(AnswerLost, match="Whether it did what was requested is not known"):
         Dagster("http://dagster", transport=httpx.MockTransport(time_out)).ask("{ version }")
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import as_day, between, consecutive
-from backfill_assets.dagster_client.client import OVER, Dagster, told
+from backfill_assets.dagster_client.client import OVER, Dagster, payload
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake
 from tests.journeys import questions
@@ -69,12 +69,16 @@ class Station:
     def ask(self, document: str, **variables: Any) -> Any:
         """The one field a document asks for; an error it answers with fails the test in its words."""
         answer = next(iter(self.dagster.ask(document, variables).values()))
-        return told(answer) if isinstance(answer, Mapping) else answer
+        return payload(answer) if isinstance(answer, Mapping) else answer
 
     def finished(self, backfill_id: str) -> str:
         """The status a backfill ends with."""
-        eventually(lambda: self.dagster.backfill(backfill_id)["status"] in OVER, what=f"backfill {backfill_id} over")
-        return str(self.dagster.backfill(backfill_id)["status"])
+
+        def status() -> str:
+            return str(self.ask(questions.BACKFILL, backfill=backfill_id)["status"])
+
+        eventually(lambda: status() in OVER, what=f"backfill {backfill_id} over")
+        return status()
 
     def ended(self, run: str) -> dict[str, Any]:
         def over() -> Any:

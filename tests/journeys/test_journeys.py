@@ -81,7 +81,7 @@ def test_the_end_of_the_run_names_the_day_the_file_and_what_waits(station: Stati
     file = f"outage_events/year=2019/month={BAD:%m}/day={BAD:%d}/events.jsonl.gz"
     damaged = f"failed: raw/rejected_lines {BAD}: the source for {BAD} is damaged: {file} cannot be read to its end"
     assert damaged in exercise
-    assert "held back: staging/outages 2019-09-03..2019-09-05" in exercise
+    assert "blocked: staging/outages 2019-09-03..2019-09-05" in exercise
     assert "then `backfill resume" in exercise.replace("\n", " ")
 
 

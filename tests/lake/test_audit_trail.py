@@ -1,4 +1,4 @@
-"""Which builds are told as one, and which are asked for. Values only."""
+"""Which builds make one line of a log, and which a filter selects. Values only."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.lake.audit_trail import RebuildRequest, runs, select
+from backfill_assets.lake.audit_trail import BuildFilter, lines_by_run, select
 from backfill_assets.lake.recovery import Trail
 from tests.deliveries import day, days
 from tests.lake.builds import build
 
 
-def told(*builds, left_out=(), fold=True):
+def lines(*builds, left_out=(), fold=True):
     """Of each run, its lines as (outcome, days, recorded)."""
-    found = runs([*builds, *left_out], Trail(builds, left_out), fold=fold)
-    return {run: [(line.one.outcome, line.days, line.recorded) for line in lines] for run, lines in found.items()}
+    by_run = lines_by_run([*builds, *left_out], Trail(builds, left_out), fold=fold)
+    return {run: [(line.example.outcome, line.days, line.recorded) for line in lines] for run, lines in by_run.items()}
 
 
 def test_days_of_one_run_that_came_to_the_same_are_one_line_in_order_of_days():
-    assert told(build(2), build(0), build(1, outcome="failed")) == {
+    assert lines(build(2), build(0), build(1, outcome="failed")) == {
         "r": [("accepted", days(0, 2), True), ("failed", days(1), True)]
     }
 
@@ -34,33 +34,33 @@ def test_days_of_one_run_that_came_to_the_same_are_one_line_in_order_of_days():
     ],
 )
 def test_what_differs_in_more_than_the_day_is_another_line(other):
-    assert len(told(build(0), build(1, **other))["r"]) == 2
+    assert len(lines(build(0), build(1, **other))["r"]) == 2
 
 
 def test_another_table_is_another_line():
-    assert len(told(build(0), replace(build(0), table="raw/a"))["r"]) == 2
+    assert len(lines(build(0), replace(build(0), table="raw/a"))["r"]) == 2
 
 
 def test_unchanged_days_are_one_line_whatever_commits_they_stand_in():
-    assert len(told(build(0, outcome="unchanged", delta_version=1), build(1, outcome="unchanged", delta_version=2))["r"]) == 1
+    assert len(lines(build(0, outcome="unchanged", delta_version=1), build(1, outcome="unchanged", delta_version=2))["r"]) == 1
 
 
-def test_what_a_crash_left_out_of_the_ledger_is_told_apart():
-    assert told(build(0), left_out=[build(1)]) == {"r": [("accepted", days(0), True), ("accepted", days(1), False)]}
+def test_what_a_crash_left_out_of_the_ledger_is_marked():
+    assert lines(build(0), left_out=[build(1)]) == {"r": [("accepted", days(0), True), ("accepted", days(1), False)]}
 
 
 def test_runs_are_in_the_order_of_their_last_builds():
-    found = told(build(0, 0, run="long"), build(0, 1, run="short"), build(1, 2, run="long"))
-    assert list(found) == ["short", "long"]
+    runs = lines(build(0, 0, run="long"), build(0, 1, run="short"), build(1, 2, run="long"))
+    assert list(runs) == ["short", "long"]
 
 
 def test_in_full_every_build_is_a_line():
-    assert len(told(build(0), build(1), build(2), fold=False)["r"]) == 3
+    assert len(lines(build(0), build(1), build(2), fold=False)["r"]) == 3
 
 
-def test_each_thing_said_is_told_with_the_first_day_it_was_said_of():
+def test_each_message_comes_with_the_first_day_that_has_it():
     builds = [build(n, outcome="failed", message=said) for n, said in enumerate(["late", "empty", "late"])]
-    (line,) = runs(builds, Trail(builds, []), fold=True)["r"]
+    (line,) = lines_by_run(builds, Trail(builds, []), fold=True)["r"]
     assert list(line.messages().items()) == [("late", day(0)), ("empty", day(1))]
 
 
@@ -68,16 +68,16 @@ HISTORY = [build(0, 0, run="a1", plan="p1"), build(1, 1, run="a2", plan="p2"), b
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("wanted", "runs"),
     [
-        pytest.param(RebuildRequest(), ["a1", "a2", "b1"], id="everything"),
-        pytest.param(RebuildRequest(days=days(0)), ["a1", "b1"], id="some days"),
-        pytest.param(RebuildRequest(plan="p2"), ["a2", "b1"], id="a plan"),
-        pytest.param(RebuildRequest(run="a"), ["a1", "a2"], id="runs by their first digits"),
-        pytest.param(RebuildRequest(last=1), ["b1"], id="the last run"),
-        pytest.param(RebuildRequest(run="a", last=1), ["a2"], id="the last run that fits"),
-        pytest.param(RebuildRequest(days=[]), [], id="no day"),
+        pytest.param(BuildFilter(), ["a1", "a2", "b1"], id="everything"),
+        pytest.param(BuildFilter(days=days(0)), ["a1", "b1"], id="some days"),
+        pytest.param(BuildFilter(plan="p2"), ["a2", "b1"], id="a plan"),
+        pytest.param(BuildFilter(run="a"), ["a1", "a2"], id="runs by their first digits"),
+        pytest.param(BuildFilter(last=1), ["b1"], id="the last run"),
+        pytest.param(BuildFilter(run="a", last=1), ["a2"], id="the last run that fits"),
+        pytest.param(BuildFilter(days=[]), [], id="no day"),
     ],
 )
-def test_builds_are_chosen_by_days_plan_run_and_how_many_runs_back(asked, found):
-    assert [b.run for b in select(HISTORY, asked)] == found
+def test_builds_are_chosen_by_days_plan_run_and_how_many_runs_back(wanted, runs):
+    assert [b.run for b in select(HISTORY, wanted)] == runs

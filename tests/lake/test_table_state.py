@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from backfill_assets.lake.ledger import commit_metadata
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.table_state import TableState, as_recorded, held
+from backfill_assets.lake.recovery import commit_metadata
+from backfill_assets.lake.table_state import TableState, intact_days, read_state
 from tests.deliveries import day, days
 from tests.lake.builds import build
 
@@ -18,18 +18,18 @@ TABLE = "staging/o"
 
 
 def write(root: Path, *builds: Build, table: str = TABLE, ours: bool = True) -> None:
-    """Replace each build's day by as many rows as it has, in one commit that tells of them, or of nothing."""
+    """Replace each build's day by as many rows as it has, in one commit with their metadata, or without any."""
     rows = [(b.day, n) for b in builds for n in range(b.rows)]
     columns = {"outage_day": pa.array([at for at, _ in rows], pa.date32()), "n": pa.array([n for _, n in rows], pa.int64())}
-    path, there = root / table, (root / table / "_delta_log").exists()
-    told = {"userMetadata": commit_metadata(builds)} if ours else {}
+    path, exists = root / table, (root / table / "_delta_log").exists()
+    metadata = {"userMetadata": commit_metadata(builds)} if ours else {}
     write_deltalake(
         str(path),
         pa.table(columns),
         partition_by=["outage_day"],
         mode="overwrite",
-        predicate=" OR ".join(f"outage_day = '{b.day}'" for b in builds) if there else None,
-        commit_properties=CommitProperties(custom_metadata=told),
+        predicate=" OR ".join(f"outage_day = '{b.day}'" for b in builds) if exists else None,
+        commit_properties=CommitProperties(custom_metadata=metadata),
     )
 
 
@@ -41,8 +41,8 @@ def root(tmp_path) -> Path:
     return tmp_path
 
 
-def look(root: Path) -> TableState:
-    return held(str(root / TABLE))
+def state_of(root: Path) -> TableState:
+    return read_state(str(root / TABLE))
 
 
 def recorded(number: int, version: int, minutes: int = 0, rows: int = 2) -> Build:
@@ -50,49 +50,49 @@ def recorded(number: int, version: int, minutes: int = 0, rows: int = 2) -> Buil
 
 
 def test_a_table_that_is_not_there_holds_nothing(tmp_path):
-    assert look(tmp_path) == TableState()
+    assert state_of(tmp_path) == TableState()
 
 
-def test_rows_are_counted_by_day_and_builds_told_by_commits(root):
-    found = look(root)
-    assert (found.version, found.oldest, found.rows, found.foreign_commits) == (1, 0, {day(0): 2, day(1): 4}, [])
-    assert [(b.day, b.delta_version) for b in found.told] == [(day(0), 0), (day(1), 0), (day(2), 0), (day(1), 1)]
+def test_rows_are_counted_by_day_and_builds_read_from_commits(root):
+    state = state_of(root)
+    assert (state.version, state.oldest, state.rows, state.foreign_commits) == (1, 0, {day(0): 2, day(1): 4}, [])
+    assert [(b.day, b.delta_version) for b in state.builds] == [(day(0), 0), (day(1), 0), (day(2), 0), (day(1), 1)]
     every = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
-    assert all(found.holds(b) for b in every)
+    assert all(state.holds(b) for b in every)
 
 
 def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(root):
     DeltaTable(root / TABLE).delete(f"outage_day = '{day(0)}'")
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
-    (stretch,) = look(root).foreign_commits
-    assert (stretch.days, str(stretch)) == (frozenset(days(0, 1)), "commits 2 to 3 (DELETE, UPDATE)")
+    (commits,) = state_of(root).foreign_commits
+    assert (commits.days, str(commits)) == (frozenset(days(0, 1)), "commits 2 to 3 (DELETE, UPDATE)")
 
 
 def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root):
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
     before, other = recorded(1, 1, minutes=1, rows=4), recorded(0, 0)
-    assert (look(root).holds(before), look(root).holds(other)) == (False, True)
+    assert (state_of(root).holds(before), state_of(root).holds(other)) == (False, True)
     write(root, build(1, 2, rows=4))
-    assert look(root).holds(recorded(1, 3, minutes=2, rows=4))
+    assert state_of(root).holds(recorded(1, 3, minutes=2, rows=4))
 
 
-def test_of_several_days_those_are_found_that_stand_as_recorded(root):
+def test_of_several_days_those_are_found_that_stand_intact_days(root):
     DeltaTable(root / TABLE).delete(f"outage_day = '{day(0)}'")
-    assert as_recorded(str(root / TABLE), [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]) == {day(1)}
-    assert as_recorded(str(root / "raw/none"), [recorded(0, 0)]) == set()
+    assert intact_days(str(root / TABLE), [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]) == {day(1)}
+    assert intact_days(str(root / "raw/none"), [recorded(0, 0)]) == set()
 
 
 def test_upkeep_of_a_table_changes_no_day(root):
     write(root, build(0, 5, rows=2))
     DeltaTable(root / TABLE).optimize.compact()
     DeltaTable(root / TABLE).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    assert look(root).foreign_commits == []
+    assert state_of(root).foreign_commits == []
 
 
 def test_rows_that_somebody_added_are_counted(root):
     write(root, build(5, rows=6), ours=False)
-    found = look(root)
-    assert (found.rows[day(5)], found.foreign_commits[0].days) == (6, frozenset(days(5)))
+    state = state_of(root)
+    assert (state.rows[day(5)], state.foreign_commits[0].days) == (6, frozenset(days(5)))
 
 
 def test_commits_that_the_table_has_forgotten_are_neither_missed_nor_judged(root):
@@ -101,11 +101,11 @@ def test_commits_that_the_table_has_forgotten_are_neither_missed_nor_judged(root
     DeltaTable(root / TABLE).create_checkpoint()
     for version in range(3):
         (root / TABLE / "_delta_log" / f"{version:020}.json").unlink()
-    found = look(root)
-    assert (found.oldest, found.rows) == (3, {day(0): 2, day(1): 4})
-    assert found.holds(recorded(1, 1, minutes=1, rows=4))
+    state = state_of(root)
+    assert (state.oldest, state.rows) == (3, {day(0): 2, day(1): 4})
+    assert state.holds(recorded(1, 1, minutes=1, rows=4))
 
 
 def test_a_table_without_days_holds_none(tmp_path):
     write_deltalake(str(tmp_path / TABLE), pa.table({"n": [1]}))
-    assert look(tmp_path).rows == {}
+    assert state_of(tmp_path).rows == {}

@@ -24,12 +24,13 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     assert {b.tags[tags.PLAN] for b in office.server.backfills} == {plan_id}
     assert {b.tags[tags.WHO] for b in office.server.backfills} == {"ada"}
     assert set(office.server.built.values()) == {1}
-    assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in office.plans.events(plan_id) if e.kind != "asked"] == [
+    events = [event for event in office.plans.events(plan_id) if event.kind != "requested"]
+    assert [(event.kind, event.facts.get("who", event.facts.get("ending"))) for event in events] == [
         ("started", "ada"), ("ended", "done"),
     ]  # fmt: skip
     assert office.tags(result) == {"user": "ada", tags.LAUNCHER: "run_plan", tags.PLAN: plan_id}
     said = office.said(result)
-    assert "0 of 2 chunk(s) over, at work: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
+    assert "0 of 2 chunk(s) over, running: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
     assert len(said.splitlines()) == len(set(said.splitlines()))
 
 
@@ -47,7 +48,7 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     assert office.launch("run_plan", **wanted).success
     result = office.launch("run_plan", **wanted)
     assert result.success
-    assert "Nothing of what was asked for needs building." in office.said(result)
+    assert "Nothing of what was requested needs building." in office.said(result)
     assert len(office.server.backfills) == 1
 
 
@@ -57,9 +58,9 @@ def test_a_plan_that_is_not_done_fails_its_run_which_tells_what_is_left_and_how_
     told = refusal(result)
     (plan_id,) = office.plans.ids()
     assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in told
-    assert f"held back: {RAW[1]} 2019-08-16" in told
+    assert f"blocked: {RAW[1]} 2019-08-16" in told
     assert (
-        f"2 day(s) of tables are not built; what is built stays. Mend what is named above, then `backfill resume {plan_id}`"
+        f"2 partition(s) are not built; what is built stays. Correct what is named above, then `backfill resume {plan_id}`"
         in told
     )
     assert "Or re-execute this run." in told
@@ -112,7 +113,7 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
-    assert "There is no plan aaaabbbbcccc. Nothing was started. There is none here yet" in refusal(
+    assert "There is no plan aaaabbbbcccc in this lake. Nothing was started. It has none yet" in refusal(
         office.launch("run_plan", plan="aaaabbbbcccc")
     )
 
@@ -133,9 +134,9 @@ def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
 
 def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
-    with office.plans.at_work(plan_id):
+    with office.plans.exclusive(plan_id):
         told = refusal(office.launch("run_plan", plan=plan_id))
-    assert f"Another command is at work on plan {plan_id}. Nothing was launched." in told
+    assert f"Another command is carrying out plan {plan_id}. Nothing was launched." in told
 
 
 def test_a_webserver_without_daemons_is_told_before_the_plan_is_called_started(office):

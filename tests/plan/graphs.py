@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import Partition
 from backfill_assets.plan.selection import Selector
-from backfill_assets.plan.status import Finding, State
+from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import SliceDays, Window
@@ -43,7 +43,7 @@ def graphs(draw) -> Graph:
 
 
 @st.composite
-def known(draw, graph: Graph) -> dict[Partition, Finding]:
+def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
     """A status of every partition; those that are up to date or outdated stand, the others may."""
     partitions = {}
     for table in graph.tables:
@@ -51,7 +51,7 @@ def known(draw, graph: Graph) -> dict[Partition, Finding]:
             state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *STATES]))
             stands = state not in (State.MISSING, State.NOT_DUE) and (state != State.FAILED or draw(st.booleans()))
             undelivered = not stands and draw(st.integers(0, 5)) == 0
-            partitions[table.name, at] = Finding(state, "no source" if undelivered else "", stands, undelivered)
+            partitions[table.name, at] = PartitionStatus(state, "no source" if undelivered else "", stands, undelivered)
     return partitions
 
 

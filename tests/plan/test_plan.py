@@ -50,10 +50,10 @@ def test_a_plan_is_read_as_it_was_written():
 
 
 def test_an_edited_plan_is_refused_by_its_id():
-    told = json.loads(plan().contents())
-    told["reasons"][raw.name]["2019-08-20"] = "missing"
-    with pytest.raises(UsageError, match=rf"Plan {plan().id} is not what was planned: its contents have another id"):
-        read(json.dumps(told), plan().id)
+    contents = json.loads(plan().contents())
+    contents["reasons"][raw.name]["2019-08-20"] = "missing"
+    with pytest.raises(UsageError, match=rf"Plan {plan().id} was edited: its contents have another id"):
+        read(json.dumps(contents), plan().id)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"code": 1}'], ids=["nothing", "a list", "no keys", "a number"])
@@ -63,9 +63,9 @@ def test_a_plan_that_is_none_is_refused(text):
 
 
 def test_nothing_to_build_is_no_plan_and_what_lacks_is_named():
-    with pytest.raises(NothingToBuild, match=r"Nothing of what was asked for needs building\. Nothing was planned\."):
+    with pytest.raises(NothingToBuild, match=r"Nothing of what was requested needs building\. Nothing was planned\."):
         plan({})
-    with pytest.raises(UsageError, match=r"asked for can be built:\n  raw/a 2019-08-24: no source"):
+    with pytest.raises(UsageError, match=r"requested can be built:\n  raw/a 2019-08-24: no source"):
         make(Selection({}, {(raw.name, day(9)): "no source"}), GRAPH, PlanOptions())
 
 
@@ -75,8 +75,8 @@ def test_only_the_code_of_the_planned_tables_is_frozen():
 
 def test_days_take_what_days_of_their_table_took():
     record = [b for n, s in ((0, 30.0), (1, 90.0)) for b in built(raw, n, seconds=s).values()]
-    found = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], record)
-    assert (found.minutes, found.spread) == (4.0, 1.0)  # four days of a minute; 30 s of spread each, squared and added
+    expected = estimate([(raw.name, at) for at in days(2, 3, 4, 5)], record)
+    assert (expected.minutes, expected.spread) == (4.0, 1.0)  # four days of a minute; 30 s of spread each, squared and added
 
 
 def test_each_chunk_waits_for_the_daemon():
@@ -87,9 +87,9 @@ def test_each_chunk_waits_for_the_daemon():
 
 def test_a_table_without_a_record_is_unknown():
     record = built(raw, 0, seconds=60.0).values()
-    found = estimate(PARTITIONS, record)
-    assert found == Estimate(4.0, 0.0, (updates.name,))
-    assert found.text() == "about 4.0 minutes, give or take 0.0; unknown for staging/u: the canary will tell"
+    expected = estimate(PARTITIONS, record)
+    assert expected == Estimate(4.0, 0.0, (updates.name,))
+    assert expected.text() == "about 4.0 minutes, give or take 0.0; unknown for staging/u: the canary will tell"
     assert estimate(PARTITIONS, []).text() == "unknown for raw/a, staging/u: the canary will tell"
 
 

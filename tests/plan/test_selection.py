@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.lake.latest import Partition
-from backfill_assets.plan.selection import KINDS, OUTDATED, Selection, Selector, select
-from backfill_assets.plan.status import Finding, State
+from backfill_assets.plan.selection import OUTDATED, STATES, Selection, Selector, select
+from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph
 from tests.plan.graphs import every, graphs, known, reads, selectors
 
 
-def naive(selector: Selector, graph: Graph, status: dict[Partition, Finding]) -> tuple[set[Partition], set[Partition]]:
+def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionStatus]) -> tuple[set[Partition], set[Partition]]:
     """The chosen partitions and the asked ones left out, by looking at every pair of partitions until nothing changes."""
     partitions = every(graph)
-    kinds = {state for kind in selector.only for state in KINDS[kind]}
+    kinds = {state for kind in selector.only for state in STATES[kind]}
     asked = {
         c for c in partitions
         if c[0] in selector.tables and c[1] in selector.days
@@ -44,7 +44,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, Finding]) ->
     return possible(chosen, graph, status), blocked
 
 
-def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, Finding]) -> set[Partition]:
+def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, PartitionStatus]) -> set[Partition]:
     kept = set(wanted)
     while True:
         bad = {

@@ -12,8 +12,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.status import Finding, State, status_of
-from backfill_assets.step.due import OF_SOURCE, sort_out
+from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.step.due import sort_out
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Delivery, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
@@ -21,42 +21,41 @@ from tests.plan.workspaces import workspace_of
 CHAIN = (raw, updates, outages, history)
 
 
-def found(table, number, accepted, *, calendar=CALENDAR, failed=(), running=None) -> Finding:
+def status_at(table, number, accepted, *, calendar=CALENDAR, failed=(), running=None) -> PartitionStatus:
     latest = Latest(accepted | {(b.table, b.day): b for b in failed}, accepted)
     return status_of(workspace_of([table], calendar), [table], [day(number)], latest=latest, running=running).partitions[
         table.name, day(number)
     ]
 
 
-def delivered(number, accepted=None, mark=None):
+def delivered(number, accepted=None, files=None):
     """The raw day as it was built from what lies there, or from something else."""
-    inputs = {f"{OF_SOURCE}lines@{day(number)}": mark or f"lines of {day(number)}"}
-    return (accepted or {}) | built(raw, number, inputs=inputs)
+    return (accepted or {}) | built(raw, number, delivered=files or f"lines of {day(number)}")
 
 
 def test_a_day_never_built_is_missing():
-    assert found(raw, 3, {}) == Finding(State.MISSING, "never built")
+    assert status_at(raw, 3, {}) == PartitionStatus(State.MISSING, "never built")
 
 
 def test_a_missing_day_names_the_inputs_it_needs():
-    assert found(outages, 3, built(updates, 3, 5)) == Finding(State.MISSING, "needs staging/u 2019-08-19")
+    assert status_at(outages, 3, built(updates, 3, 5)) == PartitionStatus(State.MISSING, "needs staging/u 2019-08-19")
 
 
 def test_a_missing_day_without_a_delivery_says_so():
-    assert found(raw, 9, {}) == Finding(State.MISSING, "no source for 2019-08-24")
+    assert status_at(raw, 9, {}) == PartitionStatus(State.MISSING, "no source for 2019-08-24")
 
 
 def test_a_day_as_it_was_built_is_up_to_date():
-    assert found(raw, 3, delivered(3)) == Finding(State.UP_TO_DATE)
+    assert status_at(raw, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE)
 
 
 def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
-    assert found(raw, 9, delivered(9)) == Finding(State.UP_TO_DATE, "no source for 2019-08-24 any more")
+    assert status_at(raw, 9, delivered(9)) == PartitionStatus(State.UP_TO_DATE, "no source for 2019-08-24 any more")
 
 
 def test_other_files_than_before_are_told_from_other_inputs():
-    what = found(raw, 3, delivered(3, mark="other lines"))
-    assert what == Finding(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
+    what = status_at(raw, 3, delivered(3, files="other lines"))
+    assert what == PartitionStatus(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
 
 
 def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
@@ -65,52 +64,52 @@ def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
             return {at: SourceError(f"the source for {at} is damaged") for at in days}
 
     damaged = replace(raw, reads={"lines": Damaged()})
-    assert found(damaged, 3, delivered(3)) == Finding(State.SOURCE_CHANGED, "the source for 2019-08-18 is damaged")
+    assert status_at(damaged, 3, delivered(3)) == PartitionStatus(State.SOURCE_CHANGED, "the source for 2019-08-18 is damaged")
 
 
 def test_a_changed_input_is_named_with_its_day():
-    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, parts={str(day(3)): "p"}))
-    later = accepted | built(updates, 5, parts={str(day(3)): "another"})
-    what = found(outages, 3, later)
-    assert what == Finding(State.INPUT_CHANGED, "staging/u 2019-08-20 is another than when 2019-08-18 was built")
+    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    later = accepted | built(updates, 5, day_fingerprints={str(day(3)): "another"})
+    what = status_at(outages, 3, later)
+    assert what == PartitionStatus(State.INPUT_CHANGED, "staging/u 2019-08-20 has changed since 2019-08-18 was built")
 
 
 def test_changed_code_is_told_with_both_versions():
-    what = found(replace(raw, version="2"), 3, delivered(3))
-    assert what == Finding(State.CODE_CHANGED, "built by code 1, which is 2 now")
+    what = status_at(replace(raw, version="2"), 3, delivered(3))
+    assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now")
 
 
 def test_changed_code_without_a_delivery_to_build_from_says_both():
-    what = found(replace(raw, version="2"), 9, delivered(9))
-    assert what == Finding(State.CODE_CHANGED, "built by code 1, which is 2 now; no source for 2019-08-24 any more")
+    what = status_at(replace(raw, version="2"), 9, delivered(9))
+    assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now; no source for 2019-08-24 any more")
 
 
 def test_a_failed_day_says_by_what_and_in_which_run():
     failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
-    assert found(raw, 3, {}, failed=[failed]) == Finding(State.FAILED, "has_rows: 0 rows (run r7)")
+    assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(State.FAILED, "has_rows: 0 rows (run r7)")
 
 
 def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date():
     failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", message="the engine died")
-    assert found(raw, 3, delivered(3), failed=[failed]).state == State.UP_TO_DATE
+    assert status_at(raw, 3, delivered(3), failed=[failed]).state == State.UP_TO_DATE
 
 
 def test_a_day_that_a_run_is_at_work_on_is_running():
-    assert found(raw, 3, {}, running={(raw.name, day(3)): "r8"}) == Finding(State.RUNNING, "run r8")
+    assert status_at(raw, 3, {}, running={(raw.name, day(3)): "r8"}) == PartitionStatus(State.RUNNING, "run r8")
 
 
 @pytest.mark.parametrize(("number", "state"), [(6, State.MISSING), (7, State.NOT_DUE)], ids=["complete", "not yet complete"])
 def test_on_a_growing_calendar_a_day_is_due_once_its_watermark_is_in(number, state):
     growing = Calendar(day(0), today=lambda: day(9))
-    assert found(outages, number, built(updates, 6, 7, 8), calendar=growing).state == state
+    assert status_at(outages, number, built(updates, 6, 7, 8), calendar=growing).state == state
 
 
 def test_on_a_calendar_that_has_ended_every_day_is_due():
-    assert found(outages, 9, built(updates, 9)).state == State.MISSING
+    assert status_at(outages, 9, built(updates, 9)).state == State.MISSING
 
 
 def test_days_are_gathered_by_state_in_order():
-    accepted = delivered(1, delivered(2, delivered(5, mark="other")))
+    accepted = delivered(1, delivered(2, delivered(5, files="other")))
     status = status_of(workspace_of([raw], CALENDAR), [raw], days(1, 2, 3, 5), latest=Latest(accepted, accepted))
     expected = {State.UP_TO_DATE: days(1, 2), State.MISSING: days(3), State.SOURCE_CHANGED: days(5)}
     assert status.of(raw.name) == expected
@@ -128,14 +127,14 @@ records = st.fixed_dictionaries(
 def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
     accepted: dict[Partition, Build] = {}
     for (t, n), (own, version, part) in record.items():
-        accepted |= built(CHAIN[t], n, parts={str(day(m)): part for m in range(10)})
+        accepted |= built(CHAIN[t], n, day_fingerprints={str(day(m)): part for m in range(10)})
         partition = (CHAIN[t].name, day(n))
         accepted[partition] = replace(accepted[partition], fingerprint=own, code_version=version)
     for t, n in sorted(record):
         if record[t, n][0] == "p":  # built from what stands now; else from nothing that there ever was
-            delivered_too = {f"{OF_SOURCE}lines@{day(n)}": f"lines of {day(n)}"} if CHAIN[t] is raw else {}
+            files = f"lines of {day(n)}" if CHAIN[t] is raw else ""
             now = up_to_date(CHAIN[t], [n], accepted)[CHAIN[t].name, day(n)]
-            accepted[CHAIN[t].name, day(n)] = replace(accepted[CHAIN[t].name, day(n)], inputs=now.inputs | delivered_too)
+            accepted[CHAIN[t].name, day(n)] = replace(accepted[CHAIN[t].name, day(n)], inputs=now.inputs, delivered=files)
     workspace = workspace_of(CHAIN, CALENDAR)
     status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
     for table in CHAIN:

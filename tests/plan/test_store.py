@@ -26,7 +26,7 @@ def test_a_plan_that_is_there_is_not_written_again(plans):
     assert plans.read("abc") == "first"
 
 
-def test_plans_are_listed_and_half_written_ones_are_none(plans, tmp_path):
+def test_half_written_plans_are_not_listed(plans, tmp_path):
     plans.keep("b", "1")
     plans.keep("a", "2")
     (tmp_path / "lake/_plans/_c.json").write_text("{")
@@ -34,31 +34,31 @@ def test_plans_are_listed_and_half_written_ones_are_none(plans, tmp_path):
 
 
 def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
-    with pytest.raises(UsageError, match=r"There is no plan abc\. Nothing was started\. There is none here yet"):
+    with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was started\. It has none yet"):
         plans.read("abc")
     plans.keep("def", "1")
-    with pytest.raises(UsageError, match=r"There is no plan abc\. Nothing was started\. The plans here are def\."):
+    with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was started\. Its plans are def\."):
         plans.read("abc")
 
 
-def test_what_happened_to_a_plan_is_told_oldest_first_and_by_kind(tmp_path):
+def test_the_events_of_a_plan_are_listed_oldest_first_and_by_kind(tmp_path):
     plans = Plans(str(tmp_path))
     plans.note("abc", "started", NOON, who="ada")
     plans.note("abc", "ended", NOON + timedelta(minutes=2), ending="partial")
-    plans.note("abc", "asked", NOON + timedelta(minutes=1), chunk=1, launch="1-x")
+    plans.note("abc", "requested", NOON + timedelta(minutes=1), chunk=1, launch="1-x")
     plans.note("other", "started", NOON)
     assert [(event.kind, event.facts) for event in plans.events("abc")] == [
-        ("started", {"who": "ada"}), ("asked", {"chunk": 1, "launch": "1-x"}), ("ended", {"ending": "partial"}),
+        ("started", {"who": "ada"}), ("requested", {"chunk": 1, "launch": "1-x"}), ("ended", {"ending": "partial"}),
     ]  # fmt: skip
-    assert [event.at for event in plans.events("abc", "asked")] == [NOON + timedelta(minutes=1)]
+    assert [event.at for event in plans.events("abc", "requested")] == [NOON + timedelta(minutes=1)]
     assert plans.events("nobody's") == []
 
 
-def test_one_command_at_a_time_is_at_work_on_a_plan(tmp_path):
-    with Plans(str(tmp_path)).at_work("abc"):
-        with pytest.raises(Guarded, match="Another command is at work on plan abc"), Plans(str(tmp_path)).at_work("abc"):
+def test_one_command_at_a_time_carries_out_a_plan(tmp_path):
+    with Plans(str(tmp_path)).exclusive("abc"):
+        with pytest.raises(Guarded, match="Another command is carrying out plan abc"), Plans(str(tmp_path)).exclusive("abc"):
             pass
-        with Plans(str(tmp_path)).at_work("def"):
+        with Plans(str(tmp_path)).exclusive("def"):
             pass
-    with Plans(str(tmp_path)).at_work("abc"):
+    with Plans(str(tmp_path)).exclusive("abc"):
         pass

@@ -66,7 +66,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
 @given(data=st.data())
 def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=data.draw(st.integers(1, 4)))
+    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=data.draw(st.integers(1, 4)))
     options = PlanOptions(days_per_run=data.draw(st.integers(1, 9)), canary=0, max_parallel=data.draw(st.integers(1, 3)))
     if data.draw(st.booleans(), label="every day stands, by older code"):
         server.graph = Graph([replace(t, version="0") for t in graph.tables], CALENDAR)
@@ -82,10 +82,10 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
 @given(data=st.data())
 def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_done_twice(tmp_path_factory, data):
     graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), looks_needed=3)
+    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=3)
     plan = server.planned(replace(OPTIONS, max_parallel=data.draw(st.integers(1, 3))))
     server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
-    for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many looks"):
+    for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many updates"):
         for number, _ in enumerate(server.rebuild(plan).run(), start=1):
             if number == kill:
                 break

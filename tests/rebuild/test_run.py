@@ -11,7 +11,7 @@ import pytest
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.rebuild.run import PATIENCE
+from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Server, ended
 from tests.deliveries import day, days
@@ -30,7 +30,7 @@ def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_starte
     assert [sorted({at for _, at in b.partitions}) for b in server.backfills] == [days(0, 1)]
     assert end.ending == Ending.STOPPED
     assert end.stopped
-    assert end.stopped.why == "1 day(s) of the canary failed"
+    assert end.stopped.why == "1 partition(s) of the canary failed"
 
 
 def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
@@ -48,16 +48,17 @@ def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_i
     plan = server.planned(replace(OPTIONS, days_per_run=100))
     ended(server.rebuild(plan))
     server.failing, server.backfills[0].status = set(), "REQUESTED"  # its runs are over, and it is not
-    server.backfills[0].looks = 0
+    server.backfills[0].polls = 0
     assert ended(server.rebuild(plan)).ending == Ending.DONE
     assert server.built[A.name, day(7)] == 2
     assert set(server.built.values()) == {1, 2}
 
 
 def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
-    server = chain(tmp_path, looks_needed=5)
+    server = chain(tmp_path, polls_needed=5)
     most = max(
-        len(look.running) for look in server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=3))).run()
+        len(progress.running)
+        for progress in server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=3))).run()
     )
     assert most == 3
 
@@ -66,10 +67,10 @@ def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tm
     server = chain(tmp_path, killed={1, 2})
     rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=100)))
     seen: list[datetime] = []
-    for look in rebuild.run():
+    for progress in rebuild.run():
         if len(server.backfills) > len(seen):
-            seen.append(look.at)
-    assert [look.ending, len(server.backfills)] == [Ending.DONE, 3]
+            seen.append(progress.at)
+    assert [progress.ending, len(server.backfills)] == [Ending.DONE, 3]
     first, second = (b - a for a, b in pairwise(seen))
     assert timedelta(seconds=10) <= first < timedelta(seconds=16)
     assert timedelta(seconds=20) <= second < timedelta(seconds=26)
@@ -98,7 +99,7 @@ def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_
 
 
 def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
-    server = chain(tmp_path, looks_needed=20)
+    server = chain(tmp_path, polls_needed=20)
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1, budget="6s"))))
     assert (end.ending, len(server.backfills), len(server.built)) == (Ending.STOPPED, 1, 3)
     assert end.stopped
@@ -108,8 +109,8 @@ def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path
 def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
     server = chain(tmp_path)
     rebuild = server.rebuild(server.planned(OPTIONS))
-    for number, look in enumerate(rebuild.run()):
-        end = look
+    for number, progress in enumerate(rebuild.run()):
+        end = progress
         if number == 0:
             server.code = {B.name: "2"}
     assert end.ending == Ending.REFUSED
@@ -121,17 +122,17 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
 def test_a_plan_that_was_cancelled_launches_nothing_more(tmp_path):
     server = chain(tmp_path)
     rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1)))
-    for number, look in enumerate(rebuild.run()):
-        end = look
+    for number, progress in enumerate(rebuild.run()):
+        end = progress
         if number == 1:
             rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now())
     assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
 
 
 def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launched_again(tmp_path):
-    server = chain(tmp_path, looks_needed=10)
-    for number, look in enumerate(server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()):
-        end = look
+    server = chain(tmp_path, polls_needed=10)
+    for number, progress in enumerate(server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()):
+        end = progress
         if number == 1:
             server.backfills[0].status = "CANCELED"
     assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
@@ -139,9 +140,9 @@ def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launch
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
     server = chain(tmp_path, away=range(8, 60))
-    looks = list(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1))).run())
-    assert looks[-1].ending == Ending.DONE
-    assert any(look.silent.startswith("waiting: No Dagster webserver answers") for look in looks)
+    updates = list(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1))).run())
+    assert updates[-1].ending == Ending.DONE
+    assert any(progress.silent.startswith("waiting: No Dagster webserver answers") for progress in updates)
     assert set(server.built.values()) == {1}
 
 
@@ -149,7 +150,7 @@ def test_a_server_that_stays_away_is_given_up_after_some_patience(tmp_path):
     server = chain(tmp_path, away=range(8, 100_000))
     with pytest.raises(ServiceUnavailable):
         ended(server.rebuild(server.planned(OPTIONS)))
-    assert server.clock - PATIENCE > chain(tmp_path).clock
+    assert server.clock - GIVE_UP_AFTER > chain(tmp_path).clock
 
 
 def test_a_forced_day_is_computed_once_and_what_follows_only_if_it_comes_out_different(tmp_path):

@@ -8,7 +8,6 @@ from datetime import timedelta
 from backfill_assets.plan.estimate import expected_end
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.rebuild.watch import looks
 from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Server
 from tests.plan.graphs import CALENDAR, SHAPES, A
@@ -21,12 +20,12 @@ def server_of(tmp_path, **options) -> Server:
 
 
 def test_a_watcher_sees_what_is_at_work_and_how_it_ended_and_launches_nothing(tmp_path):
-    server = server_of(tmp_path, looks_needed=3)
+    server = server_of(tmp_path, polls_needed=3)
     plan = server.planned(OPTIONS)
     working, watching = server.rebuild(plan), server.watch(plan)
     plans = working.launcher.plans
     plans.note(plan.id, "started", server.now(), who="ada")
-    work, watched = working.run(), looks(watching, server.sleep)
+    work, watched = working.run(), watching.follow(server.sleep)
     next(work)
     seen = next(watched)
     assert (seen.over, list(seen.running), seen.tables()[0].running) == (False, [1], 2)
@@ -39,20 +38,20 @@ def test_a_watcher_sees_what_is_at_work_and_how_it_ended_and_launches_nothing(tm
 
 
 def test_the_end_is_expected_by_the_record_and_then_by_how_fast_it_goes(tmp_path):
-    server = server_of(tmp_path, looks_needed=5)
-    run = list(server.rebuild(server.planned(OPTIONS)).run())
-    first, halfway = run[0], next(look for look in run if look.tables()[0].done == 4)
+    server = server_of(tmp_path, polls_needed=5)
+    updates = list(server.rebuild(server.planned(OPTIONS)).run())
+    first, halfway = updates[0], next(progress for progress in updates if progress.tables()[0].done == 4)
     assert expected_end(first, first, {}) is None
     assert expected_end(first, first, {A.name: [3.0]}) == first.at + timedelta(seconds=8 * 3.0)
     assert expected_end(first, halfway, {}) == halfway.at + (halfway.at - first.at)
 
 
 def test_a_budget_and_its_end_are_told_to_a_watcher(tmp_path):
-    server = server_of(tmp_path, looks_needed=9)
+    server = server_of(tmp_path, polls_needed=9)
     plan = server.planned(replace(OPTIONS, budget="3s"))
     working = server.rebuild(plan)
     *_, end = working.run()
     assert end.stopped
     working.launcher.plans.note(plan.id, "ended", server.now(), ending=end.ending, stop=end.stopped.kind, why=end.stopped.why)
-    (seen,) = looks(server.watch(plan), server.sleep)
+    (seen,) = server.watch(plan).follow(server.sleep)
     assert (seen.ending, seen.stopped) == (Ending.STOPPED, end.stopped)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import left_out
+from backfill_assets.lake.recovery import unrecorded
 from backfill_assets.lake.table_state import ForeignCommits, TableState
 from backfill_assets.reconcile.compare import Comparison, Records, compare
-from backfill_assets.reconcile.dagster_record import Known
+from backfill_assets.reconcile.dagster_record import Materialized
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import day, days
 from tests.lake.builds import build as of_day
@@ -26,64 +26,67 @@ def build(number: int = 0, minutes: int = 0, **fields: Any) -> Build:
     return of_day(number, minutes, **{"fingerprint": f"f{number}", "rows": 5, "delta_version": 3} | fields)
 
 
-def table(*told: Build, version: int = 3, rows: Mapping[int, int | None] | None = None, **fields: Any) -> TableState:
+def table(*builds: Build, version: int = 3, rows: Mapping[int, int | None] | None = None, **fields: Any) -> TableState:
     """A table whose commits tell of these builds, and whose files hold what those say unless `rows` are given."""
-    held = {b.day: b.rows for b in told} if rows is None else {day(n): count for n, count in rows.items()}
-    return TableState(version, told=told, rows=held, **fields)
+    counts = {b.day: b.rows for b in builds} if rows is None else {day(n): count for n, count in rows.items()}
+    return TableState(version, builds=builds, rows=counts, **fields)
 
 
-def dagster(*builds: Build, **other: str) -> Known:
+def dagster(*builds: Build, **other: str) -> Materialized:
     """Dagster knows days 0 to 9, and these builds; `other` names data versions by day, as d0="..."."""
     versions = {b.day: b.fingerprint for b in builds} | {day(int(name[1:])): text for name, text in other.items()}
-    return Known(day(0), day(9), versions)
+    return Materialized(day(0), day(9), versions)
 
 
-def looked(
-    ledger: Iterable[Build] = (), held: TableState | None = None, known: Known | None = None, **fields: Any
+def compared(
+    ledger: Iterable[Build] = (), state: TableState | None = None, known: Materialized | None = None, **fields: Any
 ) -> Comparison:
-    asked = None if known is None else {NAME: known}
-    return compare(Records([NAME], list(ledger), {NAME: held or TableState()}, asked, **fields))
+    dagster = None if known is None else {NAME: known}
+    return compare(Records([NAME], list(ledger), {NAME: state or TableState()}, dagster, **fields))
 
 
-def odd(found: Comparison) -> dict[Kind, list[Any]]:
-    return {each.kind: list(each.days) for each in found.disagreements}
+def by_kind(comparison: Comparison) -> dict[Kind, list[Any]]:
+    return {each.kind: list(each.days) for each in comparison.disagreements}
 
 
 BUILT = build()
-STRETCH = ForeignCommits(5, 6, ["DELETE"], frozenset(days(0)))
+DELETED = ForeignCommits(5, 6, ["DELETE"], frozenset(days(0)))
+CHANGED_BY_HAND = table(BUILT, version=6, foreign_commits=[DELETED])
 
 
 def test_three_records_of_one_day_agree():
-    found = looked([BUILT], table(BUILT), dagster(BUILT))
-    assert (found.disagreements, found.sound, found.unasked) == ([], 1, [])
+    comparison = compared([BUILT], table(BUILT), dagster(BUILT))
+    assert (comparison.disagreements, comparison.agreeing, comparison.not_in_dagster) == ([], 1, [])
 
 
 @pytest.mark.parametrize(
-    ("ledger", "held", "known", "kind"),
+    ("ledger", "state", "known", "kind"),
     [
         pytest.param([], table(BUILT), dagster(BUILT), Kind.UNRECORDED, id="a crash between commit and ledger"),
         pytest.param([BUILT], TableState(), dagster(BUILT), Kind.NO_COMMIT, id="a table that was deleted"),
         pytest.param([BUILT], table(version=2), dagster(BUILT), Kind.NO_COMMIT, id="a table put back to an earlier copy"),
         pytest.param([BUILT], table(rows={0: 5}), dagster(BUILT), Kind.NO_COMMIT, id="a table made anew"),
-        pytest.param([BUILT], table(BUILT, rows={}), dagster(BUILT), Kind.OTHER_ROWS, id="a day whose files are gone"),
-        pytest.param([BUILT], table(BUILT, rows={0: 9}), dagster(BUILT), Kind.OTHER_ROWS, id="a day with more rows"),
-        pytest.param([BUILT], table(BUILT, version=6, foreign_commits=[STRETCH]), dagster(BUILT), Kind.NOT_OURS, id="a hand"),
-        pytest.param([], table(rows={0: 9}), dagster(), Kind.UNKNOWN, id="rows that nobody recorded"),
-        pytest.param([], table(rows={0: None}), dagster(), Kind.UNKNOWN, id="files that do not tell how many rows"),
-        pytest.param([BUILT], table(BUILT), dagster(), Kind.UNTOLD, id="a crash before Dagster was told"),
-        pytest.param([BUILT], table(BUILT), dagster(d0="f1"), Kind.OTHER_VERSION, id="Dagster was told of other rows"),
-        pytest.param([BUILT], table(BUILT), dagster(d0=""), Kind.OTHER_VERSION, id="Dagster was told by a click"),
-        pytest.param([], TableState(), dagster(d0="f0"), Kind.NOT_STANDING, id="Dagster was told of a day never built"),
+        pytest.param([BUILT], table(BUILT, rows={}), dagster(BUILT), Kind.ROW_COUNT_DIFFERS, id="a day whose files are gone"),
+        pytest.param([BUILT], table(BUILT, rows={0: 9}), dagster(BUILT), Kind.ROW_COUNT_DIFFERS, id="a day with more rows"),
+        pytest.param(
+            [BUILT], table(BUILT, version=6, foreign_commits=[DELETED]), dagster(BUILT), Kind.FOREIGN_COMMIT, id="a hand"
+        ),
+        pytest.param([], table(rows={0: 9}), dagster(), Kind.UNKNOWN_ROWS, id="rows that nobody recorded"),
+        pytest.param([], table(rows={0: None}), dagster(), Kind.UNKNOWN_ROWS, id="files that do not tell how many rows"),
+        pytest.param([BUILT], table(BUILT), dagster(), Kind.NOT_REPORTED, id="a crash before the report to Dagster"),
+        pytest.param([BUILT], table(BUILT), dagster(d0="f1"), Kind.DATA_VERSION_DIFFERS, id="Dagster has another data version"),
+        pytest.param([BUILT], table(BUILT), dagster(d0=""), Kind.DATA_VERSION_DIFFERS, id="materialized by a click in the UI"),
+        pytest.param([], TableState(), dagster(d0="f0"), Kind.NOT_ACCEPTED, id="Dagster has a day that was never built"),
     ],
 )
-def test_one_thing_at_odds_is_named_once_with_its_day(ledger, held, known, kind):
-    found = looked(ledger, held, known)
-    assert odd(found) == {kind: days(0)}
-    assert found.sound == 0
+def test_one_thing_at_odds_is_named_once_with_its_day(ledger, state, known, kind):
+    comparison = compared(ledger, state, known)
+    assert by_kind(comparison) == {kind: days(0)}
+    assert comparison.agreeing == 0
 
 
 @pytest.mark.parametrize(
-    ("ledger", "held", "known"),
+    ("ledger", "state", "known"),
     [
         pytest.param([BUILT], table(rows={0: 5}, oldest=4, version=9), dagster(BUILT), id="a commit since forgotten"),
         pytest.param([build(rows=0)], table(rows={}), dagster(BUILT), id="an empty day, which makes no commit"),
@@ -95,7 +98,7 @@ def test_one_thing_at_odds_is_named_once_with_its_day(ledger, held, known, kind)
         ),
         pytest.param(
             [BUILT, build(0, 1, run="b", delta_version=7)],
-            table(BUILT, build(0, 1, run="b", delta_version=7), version=7, rows={0: 5}, foreign_commits=[STRETCH]),
+            table(BUILT, build(0, 1, run="b", delta_version=7), version=7, rows={0: 5}, foreign_commits=[DELETED]),
             dagster(BUILT),
             id="a day rebuilt since somebody's hand",
         ),
@@ -105,60 +108,60 @@ def test_one_thing_at_odds_is_named_once_with_its_day(ledger, held, known, kind)
         ),
     ],
 )  # fmt: skip
-def test_what_is_as_it_should_be_is_not_named(ledger, held, known):
-    assert odd(looked(ledger, held, known)) == {}
+def test_what_is_as_it_should_be_is_not_named(ledger, state, known):
+    assert by_kind(compared(ledger, state, known)) == {}
 
 
-def test_a_day_left_out_by_a_crash_is_recorded_and_told_at_once():
-    found = looked([], table(BUILT), dagster())
-    assert odd(found) == {Kind.UNRECORDED: days(0), Kind.UNTOLD: days(0)}
-    assert (found.to_record(), found.to_tell) == ([NAME], [BUILT])
+def test_a_day_left_out_by_a_crash_is_recorded_and_reported_at_once():
+    comparison = compared([], table(BUILT), dagster())
+    assert by_kind(comparison) == {Kind.UNRECORDED: days(0), Kind.NOT_REPORTED: days(0)}
+    assert (comparison.unrecorded(), comparison.to_report) == ([NAME], [BUILT])
 
 
-def test_dagster_is_not_told_of_a_day_whose_rows_are_in_doubt():
-    found = looked([BUILT], table(BUILT, rows={}), dagster())
-    assert (odd(found), found.to_tell) == ({Kind.OTHER_ROWS: days(0)}, [])
+def test_no_day_is_reported_to_dagster_whose_rows_are_in_doubt():
+    comparison = compared([BUILT], table(BUILT, rows={}), dagster())
+    assert (by_kind(comparison), comparison.to_report) == ({Kind.ROW_COUNT_DIFFERS: days(0)}, [])
 
 
-def test_days_that_a_run_is_building_are_not_judged():
+def test_days_that_a_run_is_building_are_not_compared():
     built, first = build(run="at work"), build(1)
     later = build(1, 1, run="at work", rows=6, delta_version=4)
-    found = looked([built, first], table(built, first, later, version=4), dagster(first), at_work=frozenset({"at work"}))
-    assert (odd(found), found.busy, found.sound) == ({}, 2, 0)
+    comparison = compared([built, first], table(built, first, later, version=4), dagster(first), running=frozenset({"at work"}))
+    assert (by_kind(comparison), comparison.in_progress, comparison.agreeing) == ({}, 2, 0)
 
 
-def test_days_that_were_built_while_the_records_were_read_are_not_judged():
-    found = looked([build(delta_version=4)], table(version=3), dagster(), moved=frozenset({(NAME, day(0))}))
-    assert (odd(found), found.busy) == ({}, 1)
+def test_days_that_were_built_while_the_records_were_read_are_not_compared():
+    comparison = compared([build(delta_version=4)], table(version=3), dagster(), changed=frozenset({(NAME, day(0))}))
+    assert (by_kind(comparison), comparison.in_progress) == ({}, 1)
 
 
 def test_without_dagster_the_ledger_and_the_table_are_compared():
-    found = looked([BUILT, build(1)], table(BUILT))
-    assert (odd(found), found.unasked, found.sound) == ({Kind.NO_COMMIT: days(1)}, [NAME], 1)
+    comparison = compared([BUILT, build(1)], table(BUILT))
+    assert (by_kind(comparison), comparison.not_in_dagster, comparison.agreeing) == ({Kind.NO_COMMIT: days(1)}, [NAME], 1)
 
 
 def test_a_table_that_dagster_does_not_have_is_named():
-    found = compare(Records([NAME], [BUILT], {NAME: table(BUILT)}, {NAME: None}))
-    assert (found.disagreements, found.unasked) == ([], [NAME])
+    comparison = compare(Records([NAME], [BUILT], {NAME: table(BUILT)}, {NAME: None}))
+    assert (comparison.disagreements, comparison.not_in_dagster) == ([], [NAME])
 
 
 def test_a_table_that_nothing_builds_any_more_is_compared_while_its_files_are_there():
     gone = replace(BUILT, table="raw/old")
     assert compare(Records([], [gone], {"raw/old": TableState()})).disagreements == []
-    (found,) = compare(Records([], [gone], {"raw/old": table(version=3)})).disagreements
-    assert (found.kind, found.remedy()) == (
+    (comparison,) = compare(Records([], [gone], {"raw/old": table(version=3)})).disagreements
+    assert (comparison.kind, comparison.remedy()) == (
         Kind.NO_COMMIT,
-        "No table of that name is built any more: bring it back into the catalog, or remove its folder.",
+        "The project has no table of that name any more: bring it back, or delete its folder.",
     )
 
 
 def test_a_remedy_is_a_command_with_the_days_and_the_table():
-    found = looked([build(n) for n in (0, 1, 3)], TableState())
-    assert found.disagreements[0].remedy() == (
+    comparison = compared([build(n) for n in (0, 1, 3)], TableState())
+    assert comparison.disagreements[0].remedy() == (
         "Build again: `backfill run --partitions 2019-08-15..2019-08-16,2019-08-18 --target staging/o --force`."
     )
-    found = looked([], table(rows={0: 2}))
-    assert found.disagreements[0].remedy() == "Build again: `backfill run --partitions 2019-08-15 --target staging/o`."
+    comparison = compared([], table(rows={0: 2}))
+    assert comparison.disagreements[0].remedy() == "Build again: `backfill run --partitions 2019-08-15 --target staging/o`."
 
 
 a_build = st.builds(
@@ -175,12 +178,12 @@ foreign_commits = st.builds(
     ForeignCommits, st.integers(0, 4), st.just(4), st.just(["WRITE"]), st.sets(st.sampled_from(days(0, 1))).map(frozenset)
 )
 some_records = st.builds(
-    lambda ledger, told, version, oldest, rows, stretch, versions, busy: Records(
+    lambda ledger, committed, version, oldest, rows, foreign, versions, running: Records(
         [NAME],
         sorted(ledger, key=lambda b: b.at),
-        {NAME: TableState(version, oldest, rows, [b for b in told if b.outcome == "accepted"], stretch)},
-        {NAME: Known(day(0), day(2), versions)},
-        busy,
+        {NAME: TableState(version, oldest, rows, [b for b in committed if b.outcome == "accepted"], foreign)},
+        {NAME: Materialized(day(0), day(2), versions)},
+        running,
     ),
     st.lists(a_build, max_size=5, unique_by=lambda b: b.at),
     st.lists(a_build, max_size=4, unique_by=lambda b: b.at),
@@ -194,26 +197,28 @@ some_records = st.builds(
 
 
 @given(some_records)
-def test_after_mending_nothing_is_left_that_could_be_mended_and_nothing_new_is_at_odds(records):
+def test_after_a_repair_nothing_repairable_is_left_and_nothing_new_disagrees(records):
     before = compare(records)
-    known = (records.known or {})[NAME]
+    known = (records.dagster or {})[NAME]
     assert known
-    lacking = left_out(records.ledger, records.held[NAME].told) if before.to_record() else []
-    told = {b.day: b.fingerprint for b in before.to_tell}
-    mended = replace(
+    lacking = unrecorded(records.ledger, records.states[NAME].builds) if before.unrecorded() else []
+    reported = {b.day: b.fingerprint for b in before.to_report}
+    repaired = replace(
         records,
         ledger=sorted([*records.ledger, *lacking], key=lambda b: b.at),
-        known={NAME: replace(known, versions={**known.versions, **told})},
+        dagster={NAME: replace(known, versions={**known.versions, **reported})},
     )
-    after = compare(mended)
-    assert after.mendable() == []
-    assert odd(after) == {kind: at for kind, at in odd(before).items() if kind not in {e.kind for e in before.mendable()}}
+    after = compare(repaired)
+    assert after.repairable() == []
+    assert by_kind(after) == {
+        kind: at for kind, at in by_kind(before).items() if kind not in {e.kind for e in before.repairable()}
+    }
 
 
 @given(some_records)
-def test_every_cell_is_sound_or_busy_or_at_odds(records):
-    found = compare(records)
-    partitions = {b.day for b in [*records.ledger, *records.held[NAME].told] if b.succeeded}
-    odd_days = {at for each in found.disagreements for at in each.days}
-    assert found.sound + len(partitions & odd_days) + found.busy >= len(partitions)
-    assert found.sound + len(partitions & odd_days) <= len(partitions)
+def test_every_partition_agrees_or_is_in_progress_or_disagrees(records):
+    comparison = compare(records)
+    partitions = {b.day for b in [*records.ledger, *records.states[NAME].builds] if b.succeeded}
+    odd_days = {at for each in comparison.disagreements for at in each.days}
+    assert comparison.agreeing + len(partitions & odd_days) + comparison.in_progress >= len(partitions)
+    assert comparison.agreeing + len(partitions & odd_days) <= len(partitions)

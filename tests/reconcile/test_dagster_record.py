@@ -11,7 +11,7 @@ import pytest
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
-from backfill_assets.reconcile.dagster_record import Known, at_work, event_of, known_of, tell
+from backfill_assets.reconcile.dagster_record import Materialized, event_of, read_materialized, report, running_runs
 from tests.deliveries import day
 from tests.lake.builds import FULL, build
 
@@ -30,7 +30,7 @@ def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10)) -> dic
 
 def test_the_days_materialized_are_known_with_the_data_version_of_each():
     dagster = saying({"assetNodes": [node(event(0, code_version="1", data_version="f0"), None, event(2, code_version="1"))]})
-    assert known_of(dagster, "raw/a") == Known(day(0), day(9), {day(0): "f0", day(2): ""})
+    assert read_materialized(dagster, "raw/a") == Materialized(day(0), day(9), {day(0): "f0", day(2): ""})
 
 
 @pytest.mark.parametrize(
@@ -41,22 +41,22 @@ def test_the_days_materialized_are_known_with_the_data_version_of_each():
     ],
 )
 def test_of_a_table_without_days_nothing_is_known(nodes):
-    assert known_of(saying({"assetNodes": nodes}), "raw/a") is None
+    assert read_materialized(saying({"assetNodes": nodes}), "raw/a") is None
 
 
 def test_the_runs_at_work_are_those_that_may_build():
-    assert at_work(saying({"runsOrError": {"__typename": "Runs", "results": [{"runId": "a"}]}})) == {"a"}
+    assert running_runs(saying({"runsOrError": {"__typename": "Runs", "results": [{"runId": "a"}]}})) == {"a"}
     with pytest.raises(AnswerLost, match=r"Dagster failed to answer: no\."):
-        at_work(saying({"runsOrError": {"__typename": "PythonError", "message": "no"}}))
+        running_runs(saying({"runsOrError": {"__typename": "PythonError", "message": "no"}}))
 
 
 def listening(*answers: int) -> tuple[Dagster, list[tuple[str, Any]]]:
     """A webserver that answers so, one after the other, and what it was told; 0 is a connection lost."""
     heard: list[tuple[str, Any]] = []
-    left = list(answers)
+    statuses = list(answers)
 
     def transport(request: httpx.Request) -> httpx.Response:
-        status = left.pop(0)
+        status = statuses.pop(0)
         if not status:
             raise httpx.ConnectError("gone")
         heard.append((request.url.path, json.loads(request.content)))
@@ -67,27 +67,27 @@ def listening(*answers: int) -> tuple[Dagster, list[tuple[str, Any]]]:
 
 def test_dagster_is_told_of_each_day_with_its_data_version_and_figures():
     dagster, heard = listening(200, 200)
-    assert tell(dagster, [FULL, build(1)]) == 2
+    assert report(dagster, [FULL, build(1)]) == 2
     assert heard[0] == ("/report_asset_materialization/staging/o", event_of(FULL))
-    told = event_of(FULL)
-    assert (told["partition"], told["data_version"]) == (str(day(0)), "1-2-3")
-    assert (told["metadata"]["dagster/partition_row_count"], told["metadata"]["reason"]) == (1, "why")
+    reported = event_of(FULL)
+    assert (reported["partition"], reported["data_version"]) == (str(day(0)), "1-2-3")
+    assert (reported["metadata"]["dagster/partition_row_count"], reported["metadata"]["reason"]) == (1, "why")
 
 
 def test_nothing_to_tell_asks_nothing():
-    assert tell(listening()[0], []) == 0
+    assert report(listening()[0], []) == 0
 
 
 def test_a_server_lost_on_the_way_is_said_with_what_was_done():
-    with pytest.raises(ServiceUnavailable, match=r"was lost \(ConnectError\) after it was told of 1 day"):
-        tell(listening(200, 0)[0], [build(0), build(1)])
+    with pytest.raises(ServiceUnavailable, match=r"was lost \(ConnectError\) after 1 day"):
+        report(listening(200, 0)[0], [build(0), build(1)])
 
 
 def test_a_server_that_takes_no_reports_is_said_with_its_words():
     with pytest.raises(UsageError, match=r"does not take staging/o 2019-08-15 \(HTTP 401: .*Not authorized"):
-        tell(listening(401)[0], [build(0)])
+        report(listening(401)[0], [build(0)])
 
 
 def test_a_day_outside_dagsters_calendar_is_none_it_may_have():
-    known = Known(day(0), day(9))
+    known = Materialized(day(0), day(9))
     assert [known.may_have(day(n)) for n in (-1, 0, 9, 10)] == [False, True, True, False]

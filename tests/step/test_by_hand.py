@@ -6,7 +6,7 @@ import shutil
 
 from deltalake import DeltaTable
 
-from backfill_assets.lake.table_state import held
+from backfill_assets.lake.table_state import read_state
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import day
@@ -14,7 +14,7 @@ from tests.world import DAILY, FOUR, NAMES, OUTAGES, World
 
 
 def at_odds(world: World) -> dict:
-    tables = {name: held(world.lake.path(name)) for name in NAMES}
+    tables = {name: read_state(world.lake.path(name)) for name in NAMES}
     found = compare(Records(NAMES, world.lake.ledger.builds(), tables)).disagreements
     return {(each.table, each.kind): list(each.days) for each in found}
 
@@ -35,7 +35,7 @@ def test_a_table_that_is_gone_is_found_and_written_again(built):
 def test_a_day_that_somebody_changed_is_found_and_written_again_and_the_others_left(built):
     rows = built.rows(DAILY)
     DeltaTable(built.lake.path(DAILY)).update({"region": "'nowhere'"}, predicate=f"outage_day = '{day(1)}'")
-    assert at_odds(built) == {(DAILY, Kind.NOT_OURS): [day(1)]}
+    assert at_odds(built) == {(DAILY, Kind.FOREIGN_COMMIT): [day(1)]}
     results = built.run(FOUR, [DAILY], run="second", force=True)
     assert {b.day: b.outcome for b in results[DAILY].built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)

@@ -1,0 +1,44 @@
+"""What remains of a plan now, read from the lake and the landing area alone: nothing is launched and no server is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.remaining import Remaining, built_by, remaining_of
+from backfill_assets.plan.status import State, status_of
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+# (failures from before the command began, partitions given up and why) -> what remains of a plan.
+ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], Remaining]
+
+
+def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
+    """A function that reads what remains of the plan each time it is called. UsageError for tables that are gone.
+
+    A partition is up to date by the code that was planned. A plan whose code has changed since cannot be carried on, and can
+    still be shown: what it built is done whatever has changed, and so is what is up to date by the code now.
+    """
+    plan.refuse_gone_tables(workspace.names)
+    tables = [table for table in workspace.tables if table.name in plan.code]
+    as_planned = [replace(table, version=plan.code[table.name]) for table in tables]
+    code_changed = any(table.version != plan.code[table.name] for table in tables)
+    graph = workspace.graph
+
+    def up_to_date(tables: Sequence[Table], builds: Latest) -> set[Partition]:
+        status = status_of(workspace, tables, plan.days(), latest=builds)
+        return {partition for partition, each in status.partitions.items() if each.state == State.UP_TO_DATE}
+
+    def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
+        builds = latest_builds(workspace)
+        ready, done = up_to_date(as_planned, builds), set[Partition]()
+        if code_changed:
+            ready, done = ready | up_to_date(tables, builds), built_by(plan, builds)
+        return remaining_of(plan, graph, ready, builds, before=before, given_up=given_up, done=done)
+
+    return read

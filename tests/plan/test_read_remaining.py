@@ -1,0 +1,113 @@
+"""What remains of a plan, read from a lake whose builds are made up; also when the code has changed since. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.read_remaining import remaining_reader
+from backfill_assets.plan.remaining import Remaining, WorkState
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Selection
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.rebuild.watch import Watch
+from backfill_assets.step.due import tables_read
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.graph import Graph
+from backfill_assets.tables.windows import window
+from tests.deliveries import day, days
+from tests.plan.graphs import CALENDAR, table
+from tests.plan.workspaces import workspace_of
+
+A = table("raw/a")
+B = table("raw/b", A)
+# The same table with other code: another function, or another window.
+CHANGED = replace(B, version="2")
+WIDER = replace(CHANGED, reads={**B.reads, "raw/a": window(A, first=-1, last=0)})
+PLANNED = {(A.name, at): "missing" for at in days(2, 3)} | {(B.name, at): "missing" for at in days(2, 3, 4)}
+
+
+def plan(**options) -> Plan:
+    return make(Selection(dict(PLANNED)), Graph((A, B), CALENDAR), PlanOptions(**options))
+
+
+def build(of: Table, number: int, accepted: Mapping, *, by: str) -> Build:
+    inputs = tables_read(of, day(number), accepted, CALENDAR)
+    return Build(of.name, day(number), "accepted", "r", of.version, fingerprint=f"f{number}", inputs=inputs, plan=by)
+
+
+def build_by(plan_id: str, lake: str, of: Table, *numbers: int) -> None:
+    ledger = Ledger(lake)
+    accepted = latest(ledger, dict.fromkeys([A.name, B.name])).accepted
+    ledger.append([build(of, n, accepted, by=plan_id) for n in numbers])
+
+
+@pytest.fixture
+def lake(tmp_path) -> str:
+    """Both days of a were built by the plan, and two days of b; the third day of b was built before, and is up to date."""
+    lake, plan_id = str(tmp_path / "lake"), plan().id
+    build_by("earlier", lake, A, 4)
+    build_by("earlier", lake, B, 4)
+    build_by(plan_id, lake, A, 2, 3)
+    build_by(plan_id, lake, B, 2)
+    return lake
+
+
+def remaining(lake: str, *tables: Table) -> Remaining:
+    return remaining_reader(plan(), workspace_of(tables, CALENDAR, lake))({}, {})
+
+
+def pending(lake: str, *tables: Table) -> dict:
+    return remaining(lake, *tables).pending_days(PLANNED)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param([A, B], id="the code is the planned one"),
+        pytest.param([A, CHANGED], id="a function has changed since"),
+    ],
+)
+def test_what_the_plan_built_and_what_is_up_to_date_by_its_code_is_done(lake, tables):
+    assert pending(lake, *tables) == {B.name: days(3)}
+
+
+def test_what_the_plan_built_is_done_even_if_the_code_reads_other_days_now(lake):
+    states = remaining(lake, A, WIDER).states
+    assert {states[A.name, at] for at in days(2, 3)} | {states[B.name, day(2)]} == {WorkState.DONE}
+
+
+def test_what_was_built_again_by_newer_code_is_done(lake):
+    build_by("later", lake, CHANGED, 2, 3, 4)
+    assert pending(lake, A, CHANGED) == {}
+
+
+def test_what_the_plan_built_is_done_although_its_input_was_built_again_by_newer_code(lake):
+    build_by(plan().id, lake, B, 3)
+    newer = replace(A, version="2")
+    Ledger(lake).append([replace(build(newer, n, {}, by="later"), fingerprint="another") for n in (2, 3)])
+    assert pending(lake, newer, B) == {}
+
+
+def test_a_plan_whose_code_has_changed_is_shown_without_dagster(lake):
+    build_by(plan().id, lake, B, 3)
+    workspace, plans = workspace_of([A, CHANGED], CALENDAR, lake), Plans(lake)
+    plans.keep(plan().id, plan().contents())
+    plans.note(plan().id, "started", utc_now(), who="ada")
+    plans.note(plan().id, "ended", utc_now(), ending="done")
+    progress = Watch(plan(), plans, remaining_reader(plan(), workspace), utc_now).progress()
+    assert (progress.ending, progress.over, [table.done for table in progress.tables()]) == (Ending.DONE, True, [2, 3])
+
+
+def test_a_plan_with_a_table_that_is_gone_is_refused_by_name(lake):
+    with pytest.raises(UsageError, match=r"has raw/b, which the code location does not have any more"):
+        remaining_reader(plan(), workspace_of([A], CALENDAR, lake))
