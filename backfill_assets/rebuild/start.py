@@ -12,7 +12,7 @@ from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
-from backfill_assets.servers.place import dagster_of
+from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
 

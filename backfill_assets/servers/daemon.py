@@ -1,7 +1,7 @@
-"""Dagster's daemon, looking at backfills every few seconds instead of every 30: `python -m backfill_assets.servers.daemon run`.
+"""Dagster's daemon with a backfill interval of 5 s instead of 30: `python -m backfill_assets.servers.daemon run`.
 
-A rebuild waits for one look before each of its runs, and for another to be called over: at Dagster's own interval that is
-most of the time that a small one takes. Dagster 1.13 has no setting for it, only a constant.
+A backfill waits for one iteration of the daemon before its runs start, and for another before it is completed: at Dagster's
+own interval that is most of the time of a small rebuild. Dagster 1.13 has no setting for it, only a constant.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from dagster._daemon import controller
 from dagster._daemon.cli import main
 
-# Looking every 5 s took 6 % of a core during a rebuild of a month, and 2 % with nothing to do.
-LOOK_EVERY_S = 5
+# This took 6 % of a core during a rebuild of a month, and 2 % with nothing to do.
+INTERVAL_S = 5
 
 
-def look_often() -> None:
-    """For this process; elsewhere, with a daemon of the user's own, Dagster's interval holds."""
-    controller.DEFAULT_DAEMON_INTERVAL_SECONDS = LOOK_EVERY_S
+def shorten_interval() -> None:
+    """Set the interval of daemons in this process. A daemon that the user starts keeps Dagster's interval."""
+    controller.DEFAULT_DAEMON_INTERVAL_SECONDS = INTERVAL_S
 
 
 if __name__ == "__main__":
-    look_often()
+    shorten_interval()
     main()

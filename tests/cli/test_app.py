@@ -94,9 +94,9 @@ def test_a_demo_never_writes_over_a_delivery(tmp_path):
 
 
 def test_the_doctor_names_a_wrong_setting_and_fails(tmp_path):
-    done = backfill("doctor", home=tmp_path, BACKFILL_WATERMARK_DAYS="-1")
+    done = backfill("doctor", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
     assert done.returncode == 1
-    assert done.stdout.startswith("FAIL  settings  BACKFILL_WATERMARK_DAYS='-1' is not allowed")
+    assert done.stdout.startswith("FAIL  settings  BACKFILL_DAYS_PER_RUN='0' is not allowed")
     assert "Remedy: correct the environment or .env" in done.stdout
 
 
@@ -108,7 +108,7 @@ def test_the_doctor_looks_at_everything_and_fails_at_nothing_that_is_well(tmp_pa
 
 
 def test_the_doctor_tells_machines_too(tmp_path):
-    done = backfill("doctor", "--json", home=tmp_path, BACKFILL_WATERMARK_DAYS="-1")
+    done = backfill("doctor", "--json", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
     (finding,) = json.loads(done.stdout)
     assert (done.returncode, finding["level"], finding["what"], finding["remedy"]) == (
         1, "FAIL", "settings", "correct the environment or .env",

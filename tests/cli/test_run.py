@@ -14,17 +14,18 @@ from typer.testing import CliRunner, Result
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.datasets.outages.sample import SAMPLE
-from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.history import which
-from backfill_assets.plan.plan import Plan, PlanOptions
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
+from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
-from tests.world import tables_on
 
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
 REJECTED = "raw/rejected_lines"
@@ -83,9 +84,8 @@ def test_a_plan_of_a_table_that_was_renamed_since_is_refused_with_the_tables_the
 
 
 def test_a_plan_of_other_code_is_refused_with_both_versions(tmp_path):
-    now = next(table.version for table in TABLES if table.name == REJECTED)
     code, said = refused("run", kept(tmp_path, REJECTED, "1"), home=tmp_path)
-    assert (code, f"{REJECTED} (planned 1, now {now}). Nothing was read or written. Plan again" in said) == (2, True)
+    assert (code, f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Plan again" in said) == (2, True)
 
 
 def test_a_server_that_is_down_is_said_and_the_plan_is_as_it_was(tmp_path, plans):
@@ -101,11 +101,10 @@ def test_a_plan_and_flags_together_are_wrong_usage(tmp_path):
 
 
 def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):
-    table = next(table for table in tables_on(SAMPLE.parent) if table.name == REJECTED)
-    inputs = delivered_for(table, [DAY])[DAY]
+    inputs = delivered_for(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
     assert isinstance(inputs, dict)
-    version = next(t.version for t in TABLES if t.name == REJECTED)
-    Ledger(str(tmp_path / "lake")).append([Build(REJECTED, DAY, "accepted", "r", version, inputs=inputs, at=NOW)])
+    build = Build(REJECTED, DAY, "accepted", "r", rejected_lines.version, inputs=inputs, at=NOW)
+    Ledger(str(tmp_path / "lake")).append([build])
     done = backfill("run", "--partitions", str(DAY), "--target", REJECTED, home=tmp_path)
     assert (done.exit_code, "Nothing of what was requested needs building." in done.stdout) == (0, True)
 

@@ -16,6 +16,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import Work, at_work
+from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
 from tests.conftest import SAMPLE
@@ -29,7 +30,7 @@ CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18
 def home(tmp_path_factory) -> Path:
     """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
     home = tmp_path_factory.mktemp("home")
-    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2))
+    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2), LandingArea(SAMPLE))
     first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, inputs=inputs[day(0)], delta_version=0)
     other = dict.fromkeys(inputs[day(1)], "of other files")
     second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, inputs=other, delta_version=0)
