@@ -31,18 +31,13 @@ def _fields() -> dict[str, Any]:
     }
 
 
-PlanConfig: type[Config] = create_model("PlanConfig", __base__=Config, **_fields())
-RunPlanConfig: type[Config] = create_model(
-    "RunPlanConfig",
-    __base__=Config,
-    **_fields()
-    | {
-        PLAN: (
-            str,
-            Field(default="", description="The id of a plan, in quotes; without one, the other fields make a new plan."),
-        )
-    },
-)
+_FIELDS = _fields()
+# `make_plan` always needs days; `run_plan` does not if a plan is named.
+_DAYS = (str, Field(description=_FIELDS["partitions"][1].description))
+_PLAN = (str, Field(default="", description="The id of a plan, in quotes; without one, the other fields make a new plan."))
+
+PlanConfig: type[Config] = create_model("PlanConfig", __base__=Config, **_FIELDS | {"partitions": _DAYS})
+RunPlanConfig: type[Config] = create_model("RunPlanConfig", __base__=Config, **_FIELDS | {PLAN: _PLAN})
 
 
 def request_of(config: Mapping[str, Any]) -> RebuildRequest:

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from backfill_assets.calendar import as_day, between
 from backfill_assets.errors import UsageError
 from backfill_assets.servers.home import running
+from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
 from tests.journeys.conftest import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans

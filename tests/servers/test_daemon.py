@@ -21,7 +21,7 @@ class Waits:
 
 
 def test_the_daemon_waits_for_our_interval_between_two_iterations(monkeypatch):
-    # Dagster's constant must be restored for later tests, and its loop has no argument for the iteration: only the waits matter.
+    # The constant must be restored for later tests, and the loop takes no iteration as an argument: only the waits matter.
     monkeypatch.setattr(controller, "DEFAULT_DAEMON_INTERVAL_SECONDS", 30)
     monkeypatch.setattr(backfill, "execute_backfill_iteration", lambda *_, **__: iter(()))
     shorten_interval()

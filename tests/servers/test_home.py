@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ def test_children_get_every_setting_in_their_environment(settings):
     assert values["BACKFILL_LAKE"] == str(settings.home / "lake")
     assert (values["BACKFILL_LAST_DAY"], values["BACKFILL_DAYS_PER_RUN"]) == ("2019-10-13", "1000")
     assert json.loads(values["BACKFILL_SPARK_CONF"]) == settings.spark_conf
-    assert read_settings(**{name: values[f"BACKFILL_{name.upper()}"] for name in ("home", "lake", "landing")}).lake == settings.lake
+    places: dict[str, Any] = {name: values[f"BACKFILL_{name.upper()}"] for name in ("home", "lake", "landing")}
+    assert read_settings(**places).lake == settings.lake
 
 
 def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
