@@ -46,7 +46,7 @@ def _cancel_backfills(launcher: Launcher) -> list[str]:
     """Cancel every running backfill of the plan and wait until it has ended; their ids."""
 
     def running() -> list[str]:
-        return [str(backfill["id"]) for backfill in launcher.launched() if backfill["status"] not in OVER]
+        return [str(backfill["id"]) for backfill in launcher.backfills() if backfill["status"] not in OVER]
 
     try:
         backfill_ids = running()

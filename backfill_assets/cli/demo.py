@@ -92,7 +92,8 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         time.sleep(seconds)
 
     def carry_out(plan_id: str) -> None:
-        shown_on(console, rebuild_of(plan_id, workspace, who=getpass.getuser(), sleep=sleep), workspace)
+        rebuild = rebuild_of(plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep)
+        shown_on(console, rebuild, workspace)
 
     for plan_id in open_plans(Plans(workspace.lake.root)):  # a demo that was killed leaves its plan open
         carry_out(plan_id)
@@ -113,7 +114,9 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
 
 def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:
     for table in (table for table in tables if not table.complete):
-        console.print(f"{table.table}: {table.asked - table.accepted} day(s) missing; `backfill status` names each and why.")
+        console.print(
+            f"{table.table}: {table.requested - table.accepted} day(s) missing; `backfill status` names each and why."
+        )
     path = f"{workspace.lake.root}/features/region_daily"
     console.print(
         "\nQuery a table, with any Delta reader:\n"

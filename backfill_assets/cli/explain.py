@@ -16,8 +16,6 @@ from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
 from backfill_assets.workspace import open_workspace
 
-SHOWN_DIGITS = 12  # of a fingerprint; enough to tell any two apart
-
 
 def run(name: str, day: str, *, as_json: bool) -> int:
     details = explained(name, day)
@@ -92,7 +90,7 @@ def show(console: Console, details: dict[str, Any]) -> None:
         for key, fingerprint in build["inputs"].items():
             version = build["input versions"].get(key.partition("@")[0])
             read = f", read at version {version}" if version is not None else ""
-            console.print(f"    from {key.removeprefix(OF_SOURCE).replace('@', ' ')}: {fingerprint[:SHOWN_DIGITS]}{read}")
+            console.print(f"    from {key.removeprefix(OF_SOURCE).replace('@', ' ')}: {short(fingerprint)}{read}")
         if build["message"]:
             console.print(f"    {build['message']}")
     if not details["builds"]:

@@ -26,7 +26,7 @@ def run(*, as_json: bool) -> int:
     settings = read_settings()
     plans, unavailable = plans_of(Plans(settings.lake)), ""
     try:
-        backfills = [_backfill(record) for record in dagster_of(settings).backfills(most=BACKFILLS_SHOWN)]
+        backfills = [_backfill(record) for record in dagster_of(settings).backfills(limit=BACKFILLS_SHOWN)]
     except ServiceUnavailable as error:
         backfills, unavailable = [], f"Backfills are not listed: {error}"
     if as_json:

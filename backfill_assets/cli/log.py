@@ -26,7 +26,6 @@ SHORT_COLUMNS = (
 STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
 ROWS_OF_OUTCOME = {"failed": ", not written", "unchanged": ", the same as before"}
 NOT_RECORDED = "not in the ledger; if the run has ended, it crashed before recording: type `backfill reconcile --repair`"
-SHOWN_DIGITS = 12  # of a fingerprint; enough to tell any two apart
 LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
@@ -44,7 +43,7 @@ def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: boo
         left_out = {key(build) for build in history.left_out}
         print(json.dumps({"builds": [build.to_json() | {"recorded": key(build) not in left_out} for build in builds]}))
     else:
-        show(terminal(), runs(builds, history, fold=not day), in_full=in_full)
+        show(terminal(), lines_by_run(builds, history, fold=not day), in_full=in_full)
     return 0
 
 
@@ -67,7 +66,7 @@ def days_of(text: str, calendar: Calendar, built: Collection[date]) -> list[date
 def show(console: Console, by_run: Mapping[str, Sequence[Line]], *, in_full: bool) -> None:
     """A paragraph a run; the latest is printed last."""
     for name, lines in by_run.items():
-        first = lines[0].one
+        first = lines[0].example
         request = "".join(f", {word} {value}" for word, value in (("by", first.who), ("plan", first.plan)) if value)
         console.print(Text(f"run {name}", style="bold").append(request, style="not bold"))
         if first.reason:
@@ -82,7 +81,7 @@ def show(console: Console, by_run: Mapping[str, Sequence[Line]], *, in_full: boo
 
 def _print_line(console: Console, line: Line, *, in_full: bool) -> None:
     """The outcome of days of a table, and the first of their messages."""
-    one, days = line.one, len(set(line.days))
+    one, days = line.example, len(set(line.days))
     text = Text(f"  {max(build.at for build in line.builds):%Y-%m-%d %H:%M:%S} {one.table}: ")
     text.append(f"{days} day{'s' if days > 1 else ''} {one.outcome}", STYLES.get(one.outcome, ""))
     tries = f", in {len(line.builds)} builds" if len(line.builds) > days else ""
@@ -97,7 +96,7 @@ def _print_line(console: Console, line: Line, *, in_full: bool) -> None:
 
 def _facts(line: Line) -> list[str]:
     """Rows, commit, code version and the versions of the inputs, as words."""
-    one, rows = line.one, sum(build.rows for build in line.builds)
+    one, rows = line.example, sum(build.rows for build in line.builds)
     facts = [f"{rows:,} rows" + ROWS_OF_OUTCOME.get(one.outcome, "")] if rows or one.succeeded else []
     facts += [f"commit {one.delta_version}"] if one.outcome in COMMITTED else []
     facts += [one.write_mode] if one.write_mode != "overwrite" else []
@@ -107,4 +106,4 @@ def _facts(line: Line) -> list[str]:
 
 def _print_inputs(console: Console, build: Build) -> None:
     for name, fingerprint in build.inputs.items():
-        console.print(Text(f"    from {name.removeprefix(OF_SOURCE).replace('@', ' ')}: {fingerprint[:SHOWN_DIGITS]}"))
+        console.print(Text(f"    from {name.removeprefix(OF_SOURCE).replace('@', ' ')}: {short(fingerprint)}"))

@@ -50,8 +50,8 @@ def show(console: Console, made: Planned, price: float | None) -> None:
 def contents(console: Console, plan: Plan) -> None:
     """A plan's days and reasons by table, and its chunks in order."""
     table = Table("table", "days", "which", "why", title=f"plan {plan.id}")
-    for row in rows_of(plan):
+    for row in table_rows(plan):
         table.add_row(*map(str, row))
     console.print(table)
-    for line in chunks_of(plan):
+    for line in chunk_lines(plan):
         console.print(line)

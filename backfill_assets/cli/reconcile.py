@@ -37,7 +37,7 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
     dagster = dagster_of(workspace.settings, transport)
     records = read(workspace, dagster)
     comparison, repaired = compare(records), {"recorded": 0, "reported": 0}
-    if repair and comparison.mendable():
+    if repair and comparison.repairable():
         repaired = repair_records(comparison, workspace.lake.ledger, dagster)
         records = read(workspace, dagster)
         comparison = compare(records)
@@ -47,7 +47,7 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
         show(terminal(), comparison, records, repaired, dagster.url)
     if comparison.disagreements:
         return 1
-    return 3 if comparison.unasked else 0
+    return 3 if comparison.not_in_dagster else 0
 
 
 def read(workspace: Workspace, dagster: Dagster) -> Records:
@@ -55,13 +55,13 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     ledger, names = workspace.lake.ledger, workspace.names
     before = ledger.builds(columns=COMPARED_COLUMNS)
     running, known = ask_dagster(dagster, names)
-    tables = {name: held(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
+    tables = {name: read_state(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=COMPARED_COLUMNS)
     seen = {key(build) for build in before}
     return Records(names, after, tables, known, running, frozenset((b.table, b.day) for b in after if key(b) not in seen))
 
 
-def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Known | None] | None]:
+def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
     """The ids of the runs that are running, and what Dagster knows of each table; None where no webserver answers."""
     try:
         return running_runs(dagster), {name: read_materialized(dagster, name) for name in names}
@@ -71,8 +71,8 @@ def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dic
 
 def repair_records(comparison: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
     """Record in the ledger the builds it lacks, and report to Dagster the days it lacks; how many of each."""
-    recorded = sum(len(record_left_out(ledger, table)) for table in comparison.to_record())
-    return {"recorded": recorded, "reported": tell(dagster, comparison.to_tell)}
+    recorded = sum(len(record_left_out(ledger, table)) for table in comparison.unrecorded())
+    return {"recorded": recorded, "reported": report(dagster, comparison.to_report)}
 
 
 def as_values(comparison: Comparison, records: Records) -> dict[str, Any]:
@@ -81,16 +81,16 @@ def as_values(comparison: Comparison, records: Records) -> dict[str, Any]:
             "kind": disagreement.kind,
             "table": disagreement.table,
             "days": {str(day): figures for day, figures in disagreement.days.items()},
-            "repairable": disagreement.mendable,
+            "repairable": disagreement.repairable,
             "remedy": disagreement.remedy(),
         }
         for disagreement in comparison.disagreements
     ]
     return {
         "disagreements": disagreements,
-        "agree": comparison.sound,
-        "not compared": comparison.busy,
-        "compared with Dagster": [name for name in records.tables if name not in comparison.unasked],
+        "agree": comparison.agreeing,
+        "not compared": comparison.in_progress,
+        "compared with Dagster": [name for name in records.tables if name not in comparison.not_in_dagster],
     }
 
 
@@ -101,22 +101,22 @@ def show(console: Console, comparison: Comparison, records: Records, repaired: d
         )
     for disagreement in comparison.disagreements:
         _print_disagreement(console, disagreement)
-    if comparison.busy:
-        console.print(f"Not compared: {comparison.busy} partition(s) that a run is building, or has just built.")
-    if records.known is None:
+    if comparison.in_progress:
+        console.print(f"Not compared: {comparison.in_progress} partition(s) that a run is building, or has just built.")
+    if records.dagster is None:
         console.print(
             f"Dagster's record was not compared: no webserver answers at {url}. "
             "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL, then type the same command again."
         )
-    elif comparison.unasked:
+    elif comparison.not_in_dagster:
         console.print(
-            f"Dagster's record was not compared for {', '.join(comparison.unasked)}: the code location at {url} does not "
-            "have them. Reload it, or see `backfill doctor`."
+            f"Dagster's record was not compared for {', '.join(comparison.not_in_dagster)}: the code location at {url} lacks "
+            "them. Reload it, or see `backfill doctor`."
         )
     differing = len({(each.table, day) for each in comparison.disagreements for day in each.days})
-    compared = "The ledger and the tables" if comparison.unasked else "The ledger, the tables and Dagster"
+    compared = "The ledger and the tables" if comparison.not_in_dagster else "The ledger, the tables and Dagster"
     but = f" and differ on {differing}" if differing else ""
-    console.print(f"{compared} agree on {comparison.sound} partition(s){but}.")
+    console.print(f"{compared} agree on {comparison.agreeing} partition(s){but}.")
 
 
 def _print_disagreement(console: Console, disagreement: Disagreement) -> None:

@@ -29,7 +29,7 @@ def terminal(*, stderr: bool = False) -> Console:
 def show_progress(console: Console, progress: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
     """Draw each progress over the one before it, or print a line when it changes where there is no terminal; the last one."""
     if not console.is_terminal:
-        return line_by_line(progress, console.print)
+        return log_changes(progress, console.print)
     first, last = None, None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in progress:
@@ -40,14 +40,14 @@ def show_progress(console: Console, progress: Iterable[Progress], seconds: Mappi
 
 
 def drawn(progress: Progress, end: datetime | None) -> Group:
-    table = Table("table", "days", "", "failed", "blocked", "running", "left", title=f"plan {progress.plan.id}")
+    table = Table("table", "days", "", "failed", "blocked", "running", "pending", title=f"plan {progress.plan.id}")
     for row in progress.tables():
         filled = round(BAR * row.done / max(row.days, 1))
         bar = "█" * filled + "░" * (BAR - filled)
-        counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.left)]
+        counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
         table.add_row(row.table, f"{row.done}/{row.days}", bar, *counts)
     ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown until the first chunk is over"
-    return Group(table, Text(chunks_over(progress) + ("" if progress.over else ends)))
+    return Group(table, Text(chunks_line(progress) + ("" if progress.over else ends)))
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:

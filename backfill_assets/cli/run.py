@@ -30,7 +30,7 @@ from backfill_assets.rebuild import carry_out as rebuilding
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
-from backfill_assets.rebuild.watch import Watch, looks
+from backfill_assets.rebuild.watch import Watch
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -54,7 +54,8 @@ def run(plan_id: str, *, as_json: bool) -> int:
 
 
 def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
-    rebuild, console = rebuild_of(plan_id, workspace, who=getpass.getuser()), terminal(stderr=as_json)
+    console, dagster = terminal(stderr=as_json), dagster_of(workspace.settings)
+    rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
     with _detaching(console, plan_id):
         end = shown_on(console, rebuild, workspace)
     return report(end, workspace, as_json=as_json)
@@ -78,7 +79,7 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     plan = read(plans.read(plan_id), plan_id)
     watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster_of(workspace.settings))
     try:
-        end = show_progress(console, looks(watched, time.sleep), seconds_of(workspace))
+        end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace))
     except KeyboardInterrupt:  # the command that carries it out goes on
         return exit_codes.DONE
     return report(end, workspace, as_json=as_json)
@@ -86,7 +87,7 @@ def watch(plan_id: str, *, as_json: bool) -> int:
 
 def shown_on(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
     """Carry a plan out and draw its progress; the last progress."""
-    return carried_out(rebuild, lambda progress: show_progress(console, progress, seconds_of(workspace)))
+    return rebuilding.carry_out(rebuild, lambda progress: show_progress(console, progress, seconds_of(workspace)))
 
 
 def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
@@ -139,5 +140,5 @@ def show(console: Console, end: Progress, lake: Lake) -> None:
     for table, day in plan.partitions():
         days.setdefault(table, []).append(day)
     console.print(outcome_table(outcomes(lake.ledger, days, lambda build: build.plan == plan.id)))
-    for line in text.ending(end):
+    for line in text.ending_lines(end):
         console.print(line)

@@ -80,7 +80,9 @@ def _months(days: Sequence[date]) -> list[list[date]]:
     return list(months.values())
 
 
-def _folded(months: list[list[date]], partitions: Mapping[date, Finding]) -> list[tuple[list[date], list[Finding]]]:
+def _folded(
+    months: list[list[date]], partitions: Mapping[date, PartitionStatus]
+) -> list[tuple[list[date], list[PartitionStatus]]]:
     """The months, and three or more in a row whose days all have one state joined into one."""
     runs: list[list[list[date]]] = []
     for month in months:

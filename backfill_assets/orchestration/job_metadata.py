@@ -20,10 +20,10 @@ def metadata_of_plan(made: Planned, price: float | None) -> Mapping[str, Any]:
     plan, expected = made.plan, made.expected
     metadata: dict[str, Any] = {
         "plan": plan.id,
-        "days": MetadataValue.md(text.in_markdown(("table", "days", "which", "why"), text.rows_of(plan))),
+        "days": MetadataValue.md(text.markdown_table(("table", "days", "which", "why"), text.table_rows(plan))),
         "partitions": len(plan.partitions()),
-        "chunks": MetadataValue.md("\n".join(f"- {line}" for line in text.chunks_of(plan))),
-        "expected": text.expected(expected, price).removeprefix("Expected: "),
+        "chunks": MetadataValue.md("\n".join(f"- {line}" for line in text.chunk_lines(plan))),
+        "expected": text.expected_line(expected, price).removeprefix("Expected: "),
         "expected minutes": round(expected.minutes, 2),
         "blocked": len(made.selection.blocked),
         "runs of the plan": MetadataValue.url(tags.runs_of(plan.id)),
@@ -33,7 +33,7 @@ def metadata_of_plan(made: Planned, price: float | None) -> Mapping[str, Any]:
         metadata["cost"] = cost
     if made.selection.blocked:
         rows = [(table, day, why) for (table, day), why in made.selection.blocked.items()][:BLOCKED_SHOWN]
-        metadata["blocked, and not in the plan"] = MetadataValue.md(text.in_markdown(("table", "day", "why"), rows))
+        metadata["blocked, and not in the plan"] = MetadataValue.md(text.markdown_table(("table", "day", "why"), rows))
     return metadata
 
 
@@ -44,8 +44,8 @@ def metadata_of_ending(end: Progress, lake: Lake) -> Mapping[str, Any]:
     metadata: dict[str, Any] = {
         "plan": plan.id,
         "ending": end.ending.value,
-        "outcome": MetadataValue.md(text.in_markdown(COLUMNS, [table.row() for table in tables])),
+        "outcome": MetadataValue.md(text.markdown_table(COLUMNS, [table.row() for table in tables])),
         "runs of the plan": MetadataValue.url(tags.runs_of(plan.id)),
     }
-    unbuilt = "\n".join(f"- {line.strip()}" for line in text.unbuilt(end))
+    unbuilt = "\n".join(f"- {line.strip()}" for line in text.not_built_lines(end))
     return metadata | ({"not built": MetadataValue.md(unbuilt)} if unbuilt else {})

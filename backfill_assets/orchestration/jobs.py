@@ -73,17 +73,18 @@ def plan_jobs(
                     context.add_output_metadata({"ending": Ending.DONE.value, "built": "nothing: every day is up to date"})
                     return
                 plan_id = log_plan(context, made, price)
-            carry_out(context, plan_id)
+            carry_out_plan(context, plan_id)
 
-    def launch_plan(context: OpExecutionContext, plan_id: str) -> None:
-        rebuild = rebuild_of(plan_id, workspace, who=tags.who_asked(context.run.tags), sleep=sleep, dagster=dagster)
+    def carry_out_plan(context: OpExecutionContext, plan_id: str) -> None:
+        who, webserver = tags.who_asked(context.run.tags), dagster(workspace.settings)
+        rebuild = rebuild_of(plan_id, workspace, dagster=webserver, who=who, sleep=sleep)
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan_id})
         try:
-            end = carried_out(rebuild, lambda progress: line_by_line(progress, context.log.info))
+            end = carry_out(rebuild, lambda updates: log_changes(updates, context.log.info))
         except DagsterExecutionInterruptedError:
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
-        message, metadata = "\n".join(text.ending(end)), metadata_of_ending(end, workspace.lake)
+        message, metadata = "\n".join(text.ending_lines(end)), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:
             raise Failure(f"{message}\nOr re-execute this run.", metadata=metadata, allow_retries=False)
         context.log.info(message)
@@ -114,8 +115,8 @@ def plan_of_parent(context: OpExecutionContext) -> str:
 
 def log_plan(context: OpExecutionContext, made: Planned, price: float | None) -> str:
     """Write the plan to the run's log, and tag the run with it; the plan's id."""
-    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in text.rows_of(made.plan)]
-    lines = [*text.chunks_of(made.plan), *text.blocked(made.selection), text.expected(made.expected, price)]
+    rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in text.table_rows(made.plan)]
+    lines = [*text.chunk_lines(made.plan), *text.blocked_lines(made.selection), text.expected_line(made.expected, price)]
     context.log.info("\n".join([f"Plan {made.plan.id}", *rows, *lines]))
     context.instance.add_run_tags(context.run_id, {tags.PLAN: made.plan.id})
     return made.plan.id

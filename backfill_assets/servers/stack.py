@@ -67,7 +67,7 @@ class Servers:
             if len(self.deaths) > MOST_RESTARTS:
                 raise ServiceUnavailable(
                     f"{_ended(child)} It was restarted {MOST_RESTARTS} times and died again; all other servers were stopped. "
-                    'Change its memory (BACKFILL_SPARK_CONF, for example {"spark.driver.memory": "2g"}) or see `backfill doctor`.'
+                    'Set its memory by BACKFILL_SPARK_CONF, for example {"spark.driver.memory": "2g"}; see `backfill doctor`.'
                 )
             child.start()
             self._record()
@@ -137,7 +137,7 @@ def servers_of(settings: Settings, port: int, log: Callable[[str], None]) -> Ser
         env |= engine.environment() | {"BACKFILL_SPARK_REMOTE": engine.remote, "SPARK_HOME": str(spark_home())}
     location = ["-m", settings.project]
     webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), *location]
-    daemon = ["backfill_assets.servers.daemon", "run", *location]
+    daemon = ["backfill_assets.orchestration.daemon", "run", *location]
     commands = {"webserver": [sys.executable, "-m", *webserver], "daemon": [sys.executable, "-m", *daemon]}
     if engine:
         commands["engine"] = engine_command(settings, engine, settings.home / "engine")

@@ -25,9 +25,7 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     assert {b.tags[tags.WHO] for b in office.server.backfills} == {"ada"}
     assert set(office.server.built.values()) == {1}
     events = [event for event in office.plans.events(plan_id) if event.kind != "requested"]
-    assert [(event.kind, event.facts.get("who", event.facts.get("ending"))) for event in events] == [
-        ("started", "ada"), ("ended", "done"),
-    ]  # fmt: skip
+    assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in events] == [("started", "ada"), ("ended", "done")]
     assert office.tags(result) == {"user": "ada", tags.LAUNCHER: "run_plan", tags.PLAN: plan_id}
     said = office.log(result)
     assert "0 of 2 chunk(s) over, at work: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
@@ -134,7 +132,7 @@ def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
 
 def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
-    with office.plans.at_work(plan_id):
+    with office.plans.exclusive(plan_id):
         message = failure(office.launch("run_plan", plan=plan_id))
     assert f"Another command is at work on plan {plan_id}. Nothing was launched." in message
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from dagster._daemon import backfill, controller
 
-from backfill_assets.servers.daemon import INTERVAL_S, shorten_interval
+from backfill_assets.orchestration.daemon import INTERVAL_S, shorten_interval
 
 
 class Waits:
