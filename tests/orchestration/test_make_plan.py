@@ -21,7 +21,7 @@ def test_a_plan_is_made_kept_and_shown_with_its_days_reasons_chunks_and_how_to_s
         "| raw/outage_events | 3 | 2019-08-15..2019-08-17 | 3 missing |",
     ]
     assert shown["chunks"] == (
-        "- chunk 1 (canary): 4 table-days, 2019-08-15..2019-08-16\n- chunk 2: 2 table-days, 2019-08-17..2019-08-17"
+        "- chunk 1 (canary): 4 partitions, 2019-08-15..2019-08-16\n- chunk 2: 2 partitions, 2019-08-17..2019-08-17"
     )
     assert (shown["expected minutes"], shown["cost"], shown["blocked"]) == (0.0, 0.0, 0)
     assert shown["expected"].startswith("unknown for raw/rejected_lines, raw/outage_events: the canary will tell")
@@ -30,7 +30,7 @@ def test_a_plan_is_made_kept_and_shown_with_its_days_reasons_chunks_and_how_to_s
     assert office.tags(result)[tags.PLAN] == plan_id
     assert "  raw/outage_events: 3 day(s), 2019-08-15..2019-08-17: 3 missing" in office.log(result)
     assert "Nothing was started." in office.log(result)
-    assert office.server.asked == 0
+    assert office.server.requests == 0
 
 
 def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
@@ -62,7 +62,7 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
 def test_what_cannot_be_planned_fails_the_run_once_with_its_reason_and_nothing_is_kept(office, job, config, said):
     assert said in failure(office.launch(job, **config))
     assert office.plans.ids() == []
-    assert office.server.asked == 0
+    assert office.server.requests == 0
 
 
 def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office):

@@ -84,7 +84,7 @@ def test_a_cancelled_run_leaves_its_plan_open_launches_nothing_more_and_says_how
         office.instance.report_run_canceling(office.instance.get_runs()[0])
         os.kill(os.getpid(), signal.SIGINT)
 
-    office.server.looks_needed, office.sleep = 10**6, cancel
+    office.server.polls_needed, office.sleep = 10**6, cancel
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines")
     result = office.launch("run_plan", plan=plan_id)
     assert not result.success
@@ -92,7 +92,7 @@ def test_a_cancelled_run_leaves_its_plan_open_launches_nothing_more_and_says_how
     assert f"plan {plan_id} stays open" in office.log(result)
     assert state_of(office.plans.events(plan_id)) == "open"
     assert len(office.server.backfills) == 1
-    office.server.looks_needed, office.sleep = 1, lambda _: None
+    office.server.polls_needed, office.sleep = 1, lambda _: None
     assert office.launch("run_plan", again=result).success
     assert set(office.server.requested().values()) == {1}
 
@@ -138,7 +138,7 @@ def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
 
 
 def test_a_webserver_without_daemons_is_told_before_the_plan_is_called_started(office):
-    office.server.ill = True
+    office.server.unhealthy = True
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     assert "these daemons do not run: BACKFILL" in failure(office.launch("run_plan", plan=plan_id))
     assert office.plans.events(plan_id) == []
