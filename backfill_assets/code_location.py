@@ -9,7 +9,7 @@ os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 from dagster import AssetSelection, Definitions, define_asset_job
 from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
 
-# Partitioned checks are a preview in this Dagster; the tests hold what is used of them.
+# Partitioned checks are a preview in this Dagster; the tests cover what is used of them.
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backfill_assets.definitions import definitions_for
 from dagster import validate_run_config
 from dagster_graphql.schema import create_schema
 from dagster_shared.yaml_utils import load_run_config_yaml
@@ -17,10 +16,12 @@ from graphql.language.ast import OperationDefinitionNode
 from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
+from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.orchestration.assets import RebuildOptions
-from backfill_assets.orchestration.job_config import RunPlanConfig
-from backfill_assets.settings import PROJECT, Settings, settings
+from backfill_assets.orchestration.job_config import plan_named, request_of
+from backfill_assets.settings import PROJECT, Settings
+from backfill_assets.workspace import open_workspace
 
 README = (PROJECT / "README.md").read_text()
 
@@ -64,10 +65,11 @@ def test_the_graphql_request_fits_the_installed_dagster():
 
 def test_the_configuration_of_a_job_is_one_that_dagster_takes():
     (text,) = [block for block in blocks("yaml") if block.startswith("ops:")]
-    job = definitions_for(settings()).resolve_job_def("run_plan")
+    job = definitions_of(open_workspace()).resolve_job_def("run_plan")
     config: Any = load_run_config_yaml(text)
     assert validate_run_config(job, config)
-    assert RunPlanConfig(**config["ops"]["run"]["config"]).of_a_plan() == ""
+    assert plan_named(config["ops"]["run"]["config"]) == ""
+    assert request_of(config["ops"]["run"]["config"]).partitions
     (named,) = re.findall(r"`config: (\{plan: .*?\})`", README)
     assert validate_run_config(job, {"ops": {"run": {"config": load_run_config_yaml(named)}}})
 

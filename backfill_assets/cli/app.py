@@ -1,4 +1,4 @@
-"""`backfill`: arguments in, exit code out. What a verb needs is imported when it is asked for, so that help is instant."""
+"""`backfill`: arguments in, exit code out. Each verb imports what it needs when it is called, so that help is instant."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ app = typer.Typer(
 @app.callback()
 def backfill() -> None:
     """Rebuild the history of daily tables safely."""
-    # A long record is a million values that stay until the command ends: looking for garbage among them, again and again,
-    # is a third of the time.
+    # A long ledger is a million values that live until the command ends; collecting garbage among them takes a third of the
+    # time.
     gc.set_threshold(100_000)
 
 
@@ -50,7 +50,7 @@ def demo(
     """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
     from backfill_assets.cli.demo import run
 
-    raise typer.Exit(run(days=days, port=port, leave=exit_))
+    raise typer.Exit(run(days=days, port=port, exit_when_built=exit_))
 
 
 @app.command()
@@ -60,7 +60,7 @@ def status(
     why: Annotated[tuple[str, str] | None, typer.Option(metavar="TABLE DAY", help="Explain one day of one table.")] = None,
     json_: Json = False,
 ) -> None:
-    """Tell of every day of every table whether it is up to date, and why not. Starts nothing, changes nothing."""
+    """Show the status of every day of every table, and why it is not up to date. Starts nothing, changes nothing."""
     if why:
         from backfill_assets.cli.explain import run as explain
 
@@ -75,14 +75,14 @@ app.add_typer(rebuild_verbs.app)
 
 @app.command()
 def log(
-    table: Annotated[str, typer.Argument(help="One table; all if not given. One that was renamed since, too.")] = "",
-    day: Annotated[str, typer.Argument(help="Days: A, A..B, A,B..C or `last 7`; each build of them in full.")] = "",
+    table: Annotated[str, typer.Argument(help="One table, under its present or a former name; all if not given.")] = "",
+    day: Annotated[str, typer.Argument(help="Days: A, A..B, A,B..C or `last 7`; their builds are printed in full.")] = "",
     plan: Annotated[str, typer.Option(help="Builds of one plan.")] = "",
-    of_run: Annotated[str, typer.Option("--run", help="Builds of one run; its first digits will do.")] = "",
-    last: Annotated[int, typer.Option(min=0, help="The so many last runs; all if not given.")] = 0,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON: every build, with everything recorded of it.")] = False,
+    of_run: Annotated[str, typer.Option("--run", help="Builds of one run, by its id or the beginning of it.")] = "",
+    last: Annotated[int, typer.Option(min=0, help="Only this many runs, the latest ones; 0 for all.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON: every build with all its fields.")] = False,
 ) -> None:
-    """Tell who rebuilt what, when, why, from which code and inputs, and in which commit. Reads the lake alone."""
+    """Show who rebuilt what, when, why, from which code and inputs, and in which commit. Reads only the lake."""
     from backfill_assets.cli.log import run
 
     raise typer.Exit(run(table, day, plan=plan, of_run=of_run, last=last, as_json=json_))
@@ -90,10 +90,10 @@ def log(
 
 @app.command()
 def reconcile(
-    repair: Annotated[bool, typer.Option("--repair", help="Mend the ledger from commits, and tell Dagster of days.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Complete the ledger, and Dagster's record.")] = False,
     json_: Json = False,
 ) -> None:
-    """Tell where the ledger, the tables and Dagster differ on what was built, and what to do. Never touches rows."""
+    """Show where the ledger, the tables and Dagster differ on what was built, and what to do. Never changes rows."""
     from backfill_assets.cli.reconcile import run
 
     raise typer.Exit(run(repair=repair, as_json=json_))
@@ -101,15 +101,15 @@ def reconcile(
 
 @app.command()
 def doctor(json_: Json = False) -> None:
-    """Check what this machine lacks: Java, jars, disk, ports, settings, servers; each with its remedy."""
+    """Check settings, Java, jars, disk, memory, lake, landing area and servers; each problem with its remedy."""
     from backfill_assets.cli.doctor import run
 
     raise typer.Exit(run(as_json=json_))
 
 
 @contextmanager
-def one_line() -> Iterator[None]:
-    """The one place that turns errors into a line on stderr and an exit code."""
+def exit_on_error() -> Iterator[None]:
+    """The one place that turns an error into its message on stderr and an exit code."""
     try:
         yield
     except BackfillError as error:
@@ -118,15 +118,15 @@ def one_line() -> Iterator[None]:
 
 
 def main() -> None:
-    with one_line():
+    with exit_on_error():
         app()
 
 
 def command() -> None:
-    """`main`, as a process: it ends at once, without taking itself apart.
+    """`main` as a process, which ends without running interpreter shutdown.
 
-    Arrow's threads sometimes abort a process that leaves in the usual way soon after it read a table, though all was done and
-    said (apache/arrow issues 34314, 39862).
+    Arrow's threads sometimes abort a process that shuts down soon after it read a table, although everything was done and
+    printed (apache/arrow issues 34314, 39862).
     """
     code: int | str | None = exit_codes.DONE
     try:

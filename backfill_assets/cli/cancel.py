@@ -1,4 +1,4 @@
-"""`backfill cancel`: nothing more of a plan is launched, and its runs are ended; every day that is built stays."""
+"""`backfill cancel`: launch nothing more of a plan and terminate its runs; every day that is built stays."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from backfill_assets.plan.history import OPEN, state_of, which
 from backfill_assets.plan.plan import read
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher, utc_now
-from backfill_assets.servers.place import dagster_of
+from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
-# A step ends within one Spark query of being asked to, or is ended for it (dagster.yaml); the daemon looks every 5 to 30 s.
+# A step ends after its current Spark query, or is terminated (dagster.yaml); the daemon looks every 5 to 30 s.
 PATIENCE_S = 300
 
 
@@ -31,36 +31,36 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     if state != OPEN:
         raise UsageError(f"Plan {plan_id} is not open: it is {state}. Nothing was cancelled.")
     plans.note(plan_id, "cancelled", utc_now(), who=launcher.who)
-    ended = _end(launcher)
+    backfill_ids = _cancel_backfills(launcher)
     if as_json:
-        print(json.dumps({"plan": plan_id, "ending": "cancelled", "backfills": ended}))
+        print(json.dumps({"plan": plan_id, "ending": "cancelled", "backfills": backfill_ids}))
     else:
         print(
-            f"Plan {plan_id} is cancelled: {len(ended)} backfill(s) were at work and are over. Days that are built stay; "
-            f"`backfill show {plan_id}` tells them, `backfill resume {plan_id}` goes on with the rest."
+            f"Plan {plan_id} is cancelled: {len(backfill_ids)} backfill(s) were running and have ended. Days that are built "
+            f"stay; `backfill show {plan_id}` lists them, `backfill resume {plan_id}` builds the rest."
         )
     return 0
 
 
-def _end(launcher: Launcher) -> list[str]:
-    """Cancel every backfill of the plan that is at work, and wait for its end; their ids."""
+def _cancel_backfills(launcher: Launcher) -> list[str]:
+    """Cancel every running backfill of the plan and wait until it has ended; their ids."""
 
-    def at_work() -> list[str]:
-        return [str(each["id"]) for each in launcher.backfills() if each["status"] not in OVER]
+    def running() -> list[str]:
+        return [str(backfill["id"]) for backfill in launcher.backfills() if backfill["status"] not in OVER]
 
     try:
-        found = at_work()
-        for backfill_id in found:
+        backfill_ids = running()
+        for backfill_id in backfill_ids:
             launcher.dagster.cancel(backfill_id)
-        again = retry_if_result(bool)
-        Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(1), retry=again, sleep=launcher.sleep)(at_work)
-        return found
+        still_running = retry_if_result(bool)
+        Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(1), retry=still_running, sleep=launcher.sleep)(running)
+        return backfill_ids
     except RetryError:
         raise ServiceUnavailable(
             f"Runs of plan {launcher.plan.id} have not ended within {PATIENCE_S} s. Nothing more of it is launched. Does the "
             "daemon run? See `backfill doctor`."
         ) from None
-    except ServiceUnavailable as gone:
+    except ServiceUnavailable as error:
         raise ServiceUnavailable(
-            f"Nothing more of plan {launcher.plan.id} is launched, but runs at work go on: {gone} Then cancel again."
+            f"Nothing more of plan {launcher.plan.id} is launched, but runs that were started go on: {error} Then cancel again."
         ) from None

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.cli.rendering import outcome_table, terminal
-from backfill_assets.cli.run import on_a_terminal
-from backfill_assets.cli.up import ends_on_signals, watch
+from backfill_assets.cli.run import shown_on
+from backfill_assets.cli.up import interrupted_by_signals, watch
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.history import open_plans
@@ -24,13 +24,13 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.servers.child import is_taken
 from backfill_assets.servers.stack import Servers, servers_on
-from backfill_assets.settings import BUNDLED, read_settings, remember
+from backfill_assets.settings import BUNDLED, REMEMBERED, read_settings, remember
 from backfill_assets.workspace import Workspace, open_workspace
 
 USUAL_PORT = 3000
 
 
-def run(*, days: str, port: int | None, leave: bool) -> int:
+def run(*, days: str, port: int | None, exit_when_built: bool) -> int:
     console = terminal()
     started = time.monotonic()
     workspace = workspace_for(days)
@@ -38,24 +38,28 @@ def run(*, days: str, port: int | None, leave: bool) -> int:
     selected = workspace.calendar.select(days) if days else workspace.calendar.days()
     copied = deliver(settings.landing)
     console.print(f"{copied} file(s) of the sample delivered to {settings.landing}. Starting the servers ...")
-    with ends_on_signals(), servers_on(settings, port or usual_port(), console.print) as servers:
-        # From now on, every command on this home knows on which days the sample begins and ends.
-        remember(settings, first_day=workspace.calendar.first, last_day=workspace.calendar.last)
+    with interrupted_by_signals(), servers_on(settings, port or usual_port(), console.print) as servers:
+        remember_calendar(workspace)
         console.print(f"Dagster: {servers.dagster.url}")
         try:
-            done = launch(console, servers, workspace, selected)
+            complete = launch(console, servers, workspace, selected)
             console.print(f"{time.monotonic() - started:.0f} s in all.")
-            if not leave:
+            if not exit_when_built:
                 console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
                 watch(servers)
         except KeyboardInterrupt:
             console.print("Stopped. What was committed stays; `backfill demo` again builds what is missing.")
             return 1
-    return 0 if done else 1
+    return 0 if complete else 1
+
+
+def remember_calendar(workspace: Workspace) -> None:
+    """Keep the calendar in the home, so that every later command on it has the same days."""
+    remember(workspace.settings, first_day=workspace.calendar.first, last_day=workspace.calendar.last)
 
 
 def usual_port() -> int | None:
-    """Where people look for Dagster; any free port where something is there already."""
+    """Dagster's own port, or None (any free port) where that is taken."""
     return None if is_taken(USUAL_PORT) else USUAL_PORT
 
 
@@ -68,13 +72,8 @@ def workspace_for(days: str) -> Workspace:
     if days:
         selected = Calendar(first, last).select(days)
         first, last = selected[0], selected[-1]
-    settings = read_settings(remembered=False)
-    if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
-        raise UsageError(
-            f"This is the folder of the project {settings.project}. Nothing was started. Use an empty folder for the demo."
-        )
-    named = settings.model_fields_set
-    ends: dict[str, Any] = {name: day for name, day in {"first_day": first, "last_day": last}.items() if name not in named}
+    named = read_settings(remembered=False).model_fields_set
+    ends = {name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named}
     workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
     calendar = workspace.calendar
     if not (calendar.first >= FIRST_DAY and calendar.last <= LAST_DAY):
@@ -93,9 +92,10 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         time.sleep(seconds)
 
     def carry_out(plan_id: str) -> None:
-        on_a_terminal(rebuild_of(plan_id, workspace, who=getpass.getuser(), sleep=sleep), workspace, console)
+        rebuild = rebuild_of(plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep)
+        shown_on(console, rebuild, workspace)
 
-    for plan_id in open_plans(Plans(workspace.lake.root)):  # of a demo that was killed
+    for plan_id in open_plans(Plans(workspace.lake.root)):  # a demo that was killed leaves its plan open
         carry_out(plan_id)
     request = RebuildRequest(partitions=",".join(map(str, days)), canary=0, reason="backfill demo", yes=True)
     plan_id = ""
@@ -105,20 +105,21 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         carry_out(plan_id)
     except NothingToBuild:
         console.print("Everything was up to date: nothing had to be computed.")
-    asked = dict.fromkeys(workspace.names, days)
-    outcome = outcomes(workspace.lake.ledger, asked, lambda build: bool(plan_id) and build.plan == plan_id)
-    console.print(outcome_table(outcome))
-    show_next_steps(console, outcome, workspace)
-    return all(table.complete for table in outcome)
+    days_by_table = dict.fromkeys(workspace.names, days)
+    tables = outcomes(workspace.lake.ledger, days_by_table, lambda build: bool(plan_id) and build.plan == plan_id)
+    console.print(outcome_table(tables))
+    show_next_steps(console, tables, workspace)
+    return all(table.complete for table in tables)
 
 
-def show_next_steps(console: Console, outcome: Sequence[TableOutcome], workspace: Workspace) -> None:
-    for table in (table for table in outcome if not table.complete):
-        missing = table.requested - table.accepted
-        console.print(f"{table.table}: {missing} day(s) missing; `backfill status` names each and why.")
+def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:
+    for table in (table for table in tables if not table.complete):
+        console.print(
+            f"{table.table}: {table.requested - table.accepted} day(s) missing; `backfill status` names each and why."
+        )
     path = f"{workspace.lake.root}/features/region_daily"
     console.print(
         "\nQuery a table, with any Delta reader:\n"
         f"""  python -c "from deltalake import DeltaTable; print(DeltaTable('{path}').to_pandas())"\n"""
-        "This home remembers the sample's calendar: `backfill status`, `backfill up` and the other commands work on it.\n"
+        f"Other commands on this home use the sample's calendar, which is kept in {workspace.settings.home / REMEMBERED}.\n"
     )

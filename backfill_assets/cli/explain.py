@@ -1,4 +1,4 @@
-"""`backfill status --why TABLE DAY`: one day of one table, down to its builds, commits, inputs and source files."""
+"""`backfill status --why TABLE DAY`: the status, builds, commits, inputs and source files of one partition."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from backfill_assets.workspace import open_workspace
 
 
 def run(name: str, day: str, *, as_json: bool) -> int:
-    told = explained(name, day)
+    details = explained(name, day)
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(details))
     else:
-        show(terminal(), told)
+        show(terminal(), details)
     return 0
 
 
 def explained(name: str, text: str) -> dict[str, Any]:
-    """Everything the lake and the landing area know of one day; UsageError for an unknown table or day."""
+    """What the lake and the landing area record of one partition; UsageError for an unknown table or day."""
     workspace = open_workspace()
     (table,), (day,) = workspace.named(name), workspace.calendar.select(text)
     partition, source = (table.name, day), table.source()
-    work = running(workspace.lake.root).get(partition)
-    runs = {partition: work.run} if work else {}
+    step = running(workspace.lake.root).get(partition)
+    runs = {partition: step.run} if step else {}
     finding = status_of(workspace, [table], [day], latest=latest_builds(workspace), running=runs).partitions[partition]
     try:
         files = source.described(workspace.area, day) if source else []
@@ -44,15 +44,15 @@ def explained(name: str, text: str) -> dict[str, Any]:
         "day": str(day),
         "state": finding.state,
         "why": finding.why,
-        "at work": _told(work) if work else {},
+        "running": _running(step) if step else {},
         "code now": table.version,
         "files": files,
         "builds": [_values(build) for build in builds],
     }
 
 
-def _told(work: Work) -> dict[str, str]:
-    return {"run": work.run, "plan": work.plan, "since": f"{work.since:%Y-%m-%d %H:%M:%S}"}
+def _running(step: Work) -> dict[str, str]:
+    return {"run": step.run, "plan": step.plan, "since": f"{step.since:%Y-%m-%d %H:%M:%S}"}
 
 
 def _values(build: Build) -> dict[str, Any]:
@@ -74,27 +74,24 @@ def _values(build: Build) -> dict[str, Any]:
     }
 
 
-def show(console: Console, told: dict[str, Any]) -> None:
-    console.print(Text(f"{told['table']} {told['day']}: {told['state']}", style="bold"))
-    if told["at work"]:
-        console.print(f"  {', '.join(f'{word} {value}' for word, value in told['at work'].items() if value)} UTC")
-    elif told["why"]:
-        console.print(f"  {told['why']}")
-    for file in told["files"]:
+def show(console: Console, details: dict[str, Any]) -> None:
+    console.print(Text(f"{details['table']} {details['day']}: {details['state']}", style="bold"))
+    if details["running"]:
+        console.print(f"  {', '.join(f'{word} {value}' for word, value in details['running'].items() if value)} UTC")
+    elif details["why"]:
+        console.print(f"  {details['why']}")
+    for file in details["files"]:
         console.print(f"  delivered: {file}")
-    for build in told["builds"]:
-        stands = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
-        console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{stands}, code {build['code']}")
-        asked = [f"{word} {build[word]}" for word in ("run", "plan", "who", "reason") if build[word]]
-        console.print(f"    {', '.join(asked)}")
-        if build["delivered"]:
-            console.print(f"    from the delivery: {short(build['delivered'])}")
-        for table, days in build["inputs"].items():
-            version = build["input versions"].get(table, -1)
-            read = f", read at version {version}" if version >= 0 else ""
-            for day, fingerprint in days.items():
-                console.print(f"    from {table} {day}: {short(fingerprint)}{read}")
+    for build in details["builds"]:
+        commit = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
+        console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
+        request = [f"{field} {build[field]}" for field in ("run", "plan", "who", "reason") if build[field]]
+        console.print(f"    {', '.join(request)}")
+        for key, fingerprint in build["inputs"].items():
+            version = build["input versions"].get(key.partition("@")[0])
+            read = f", read at version {version}" if version is not None else ""
+            console.print(f"    from {key.removeprefix(OF_SOURCE).replace('@', ' ')}: {short(fingerprint)}{read}")
         if build["message"]:
             console.print(f"    {build['message']}")
-    if not told["builds"]:
+    if not details["builds"]:
         console.print("  no build of this day is recorded")

@@ -1,10 +1,10 @@
-"""What the command line takes, as types: named once, used by every verb that takes it."""
+"""Options and arguments that several verbs take, each declared once."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -18,57 +18,57 @@ Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster U
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PlanId = Annotated[
     str,
-    typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the one that is open, or else the last with days left."),
+    typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the open plan, or else the last one with days left."),
 ]
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:
     """`verb`, whose argument `request` is made from one flag for each field of `RebuildRequest`."""
-    own = {name: each for name, each in inspect.signature(verb, eval_str=True).parameters.items() if name != "request"}
-    flags = {each.name: _parameter(each) for each in fields(RebuildRequest)}
+    parameters = inspect.signature(verb, eval_str=True).parameters
+    own = {name: parameter for name, parameter in parameters.items() if name != "request"}
+    flags = {option.name: _parameter(option) for option in fields(RebuildRequest)}
 
     @wraps(verb)
     def call(**given: Any) -> None:
         values = {name: given[name] for name in flags}
         values["spark_conf"] = dict(_setting(text) for text in values["spark_conf"] or [])
-        request = RebuildRequest(**values)
-        request = replace(request, partitions=days_in(request.partitions))
-        verb(**{name: given[name] for name in own}, request=request)
+        values["partitions"] = days_in(values["partitions"])
+        verb(**{name: given[name] for name in own}, request=RebuildRequest(**values))
 
-    every = own | flags
-    call.__signature__ = inspect.Signature([every[name] for name in every])  # type: ignore[attr-defined]
-    call.__annotations__ = {name: each.annotation for name, each in every.items()}
+    both = own | flags
+    call.__signature__ = inspect.Signature(list(both.values()))  # type: ignore[attr-defined]
+    call.__annotations__ = {name: parameter.annotation for name, parameter in both.items()}
     return call
 
 
-def _parameter(each: Any) -> inspect.Parameter:
+def _parameter(option: Any) -> inspect.Parameter:
     """One field of a request as typer takes it."""
-    metadata: Mapping[str, Any] = each.metadata
-    kind, default = get_type_hints(RebuildRequest)[each.name], default_of(each)
-    if each.default is MISSING:  # a mapping
+    metadata: Mapping[str, Any] = option.metadata
+    kind, default = get_type_hints(RebuildRequest)[option.name], default_of(option)
+    if option.default is MISSING:  # a mapping
         annotation: Any = Annotated[list[str] | None, typer.Option(metavar="K=V", help=metadata["help"])]
         default = None
     elif kind is bool:
-        annotation = Annotated[bool, typer.Option(flag(each.name), help=metadata["help"])]
+        annotation = Annotated[bool, typer.Option(flag(option.name), help=metadata["help"])]
     else:
         annotation = Annotated[kind, typer.Option(help=metadata["help"], min=metadata["least"])]
-    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(
-            f"--spark-conf {text} is no Spark setting. Nothing was started. Type it as spark.sql.shuffle.partitions=8."
+            f"--spark-conf {text} is not a Spark setting. Nothing was started. Type it as spark.sql.shuffle.partitions=8."
         )
     return name.strip(), value.strip()
 
 
 def days_in(text: str) -> str:
-    """Days as typed; if `text` is the name of a file, the days in it, a line each or separated by commas."""
+    """`text` itself; if it is the name of a file, the days in that file, one a line or separated by commas."""
     try:
         is_file = Path(text).is_file()
-    except OSError:  # a list of days that is longer than a file's name may be
+    except OSError:  # a list of days can be longer than a file name may be
         is_file = False
     if not is_file:
         return text

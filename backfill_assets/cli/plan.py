@@ -1,4 +1,4 @@
-"""`backfill plan`: what a rebuild would build, why, in which order and how long it takes. Writes the plan and nothing else."""
+"""`backfill plan`: which partitions a rebuild would build, why, in which order, in how many minutes. Writes only the plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table as Drawn
+from rich.table import Table
 
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.plan.make import Planned, make_plan
@@ -48,10 +48,10 @@ def show(console: Console, made: Planned, price: float | None) -> None:
 
 
 def contents(console: Console, plan: Plan) -> None:
-    """What a plan holds: days and reasons by table, and its chunks in order."""
-    drawn = Drawn("table", "days", "which", "why", title=f"plan {plan.id}")
+    """A plan's days and reasons by table, and its chunks in order."""
+    table = Table("table", "days", "which", "why", title=f"plan {plan.id}")
     for row in table_rows(plan):
-        drawn.add_row(*map(str, row))
-    console.print(drawn)
+        table.add_row(*map(str, row))
+    console.print(table)
     for line in chunk_lines(plan):
         console.print(line)

@@ -15,7 +15,7 @@ app = typer.Typer()
 @app.command()
 @with_request
 def plan(request: RebuildRequest, json_: Json = False) -> None:
-    """Tell what a rebuild would build, why, in which order and how long it takes, and keep it as a plan. Starts nothing."""
+    """Plan a rebuild: which days of which tables, why, in which order, in how many minutes. Starts nothing."""
     from backfill_assets.cli.plan import run
 
     raise typer.Exit(run(request, as_json=json_))
@@ -25,10 +25,10 @@ def plan(request: RebuildRequest, json_: Json = False) -> None:
 @with_request
 def run(
     request: RebuildRequest,
-    plan_id: Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; or give the flags of one.")] = "",
+    plan_id: Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; without one, the flags make a new plan.")] = "",
     json_: Json = False,
 ) -> None:
-    """Carry a plan out, canary first, and follow it to its end. Ctrl-C leaves what is at work running."""
+    """Carry a plan out, canary first, and follow it to its end. After Ctrl-C, chunks that are running go on."""
     from backfill_assets.cli.run import run, run_new
 
     if not plan_id:
@@ -40,7 +40,7 @@ def run(
 
 @app.command()
 def resume(plan_id: PlanId = "", json_: Json = False) -> None:
-    """Go on with a plan: do what is left of it, and nothing twice."""
+    """Continue a plan: build what is left of it, and nothing twice."""
     from backfill_assets.cli.run import resume
 
     raise typer.Exit(resume(plan_id, as_json=json_))
@@ -48,7 +48,7 @@ def resume(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command()
 def watch(plan_id: PlanId = "", json_: Json = False) -> None:
-    """Follow a plan that is being carried out elsewhere; launches nothing."""
+    """Follow a plan that another command or job carries out; launches nothing."""
     from backfill_assets.cli.run import watch
 
     raise typer.Exit(watch(plan_id, as_json=json_))
@@ -56,7 +56,7 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command()
 def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
-    """Launch nothing more of a plan, and end its runs; days that are built stay."""
+    """Cancel a plan: terminate its runs and launch nothing more of it; days that are built stay."""
     from backfill_assets.cli.cancel import run
 
     raise typer.Exit(run(plan_id, as_json=json_))
@@ -64,7 +64,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command("list")
 def list_(json_: Json = False) -> None:
-    """List the plans of this lake and the backfills that Dagster knows, those launched by hand too."""
+    """List the plans of this lake, and the backfills that were launched in Dagster without a plan."""
     from backfill_assets.cli.list import run
 
     raise typer.Exit(run(as_json=json_))
@@ -72,7 +72,7 @@ def list_(json_: Json = False) -> None:
 
 @app.command()
 def show(plan_id: PlanId = "", json_: Json = False) -> None:
-    """Show a plan: what it holds, what happened to it, and how far it is."""
+    """Show a plan: its contents, its events and its progress."""
     from backfill_assets.cli.show import run
 
     raise typer.Exit(run(plan_id, as_json=json_))

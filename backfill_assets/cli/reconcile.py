@@ -1,7 +1,7 @@
-"""`backfill reconcile`: whether the ledger, the tables and Dagster tell of the same days; `--repair` mends what they tell.
+"""`backfill reconcile`: whether the ledger, the tables and Dagster record the same days; `--repair` corrects the records.
 
-Rows are never touched. Ends with 0 if all three agree (or were made to), with 1 if something is left at odds, and with 3 if
-nothing is, but Dagster could not be asked about every table.
+Rows are never changed. The exit code is 0 if all three agree (or were repaired), 1 if they still differ, and 3 if the ledger
+and the tables agree but Dagster could not be asked about every table.
 """
 
 from __future__ import annotations
@@ -23,102 +23,107 @@ from backfill_assets.lake.table_state import read_state
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement
-from backfill_assets.servers.place import dagster_of
+from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
-WHAT_COMPARING_NEEDS = (
+COMPARED_COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "rows", "delta_version", "plan", "who", "reason", "at",
 )  # fmt: skip
 
 
 def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) -> int:
-    """`transport` stands in for the network in tests."""
+    """`transport` replaces the network in tests."""
     workspace = open_workspace()
     dagster = dagster_of(workspace.settings, transport)
     records = read(workspace, dagster)
-    found, mended = compare(records), {"recorded": 0, "reported": 0}
-    if repair and found.repairable():
-        mended = mend(found, workspace.lake.ledger, dagster)
+    comparison, repaired = compare(records), {"recorded": 0, "reported": 0}
+    if repair and comparison.repairable():
+        repaired = repair_records(comparison, workspace.lake.ledger, dagster)
         records = read(workspace, dagster)
-        found = compare(records)
+        comparison = compare(records)
     if as_json:
-        print(json.dumps(as_values(found, records) | {"mended": mended}))
+        print(json.dumps(as_values(comparison, records) | {"repaired": repaired}))
     else:
-        show(terminal(), found, records, mended, dagster.url)
-    if found.disagreements:
+        show(terminal(), comparison, records, repaired, dagster.url)
+    if comparison.disagreements:
         return 1
-    return 3 if found.not_in_dagster else 0
+    return 3 if comparison.not_in_dagster else 0
 
 
 def read(workspace: Workspace, dagster: Dagster) -> Records:
-    """All three records; of a lake that is being written, what stayed the same while they were read."""
+    """All three records. Partitions that are built while the records are read are marked as such, and not compared."""
     ledger, names = workspace.lake.ledger, workspace.names
-    before = ledger.builds(columns=WHAT_COMPARING_NEEDS)
-    busy, known = asked(dagster, names)
+    before = ledger.builds(columns=COMPARED_COLUMNS)
+    running, known = ask_dagster(dagster, names)
     tables = {name: read_state(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
-    after = ledger.builds(columns=WHAT_COMPARING_NEEDS)
+    after = ledger.builds(columns=COMPARED_COLUMNS)
     seen = {key(build) for build in before}
-    return Records(names, after, tables, known, busy, frozenset((b.table, b.day) for b in after if key(b) not in seen))
+    return Records(names, after, tables, known, running, frozenset((b.table, b.day) for b in after if key(b) not in seen))
 
 
-def asked(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
-    """The runs at work, and what Dagster knows of each table; None where no webserver answers."""
+def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
+    """The ids of the runs that are running, and what Dagster knows of each table; None where no webserver answers."""
     try:
         return running_runs(dagster), {name: read_materialized(dagster, name) for name in names}
     except ServiceUnavailable:
         return frozenset(), None
 
 
-def mend(found: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
-    """Record what the ledger lacks, and tell Dagster what it does not know; how many days of each."""
-    recorded = sum(len(recover(ledger, table)) for table in found.unrecorded())
-    return {"recorded": recorded, "reported": report(dagster, found.to_report)}
+def repair_records(comparison: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
+    """Record in the ledger the builds it lacks, and report to Dagster the days it lacks; how many of each."""
+    recorded = sum(len(record_left_out(ledger, table)) for table in comparison.unrecorded())
+    return {"recorded": recorded, "reported": report(dagster, comparison.to_report)}
 
 
-def as_values(found: Comparison, records: Records) -> dict[str, Any]:
-    told = [
+def as_values(comparison: Comparison, records: Records) -> dict[str, Any]:
+    disagreements = [
         {
-            "kind": each.kind,
-            "table": each.table,
-            "days": {str(day): figures for day, figures in each.days.items()},
-            "repairable": each.repairable,
-            "remedy": each.remedy(),
+            "kind": disagreement.kind,
+            "table": disagreement.table,
+            "days": {str(day): figures for day, figures in disagreement.days.items()},
+            "repairable": disagreement.repairable,
+            "remedy": disagreement.remedy(),
         }
-        for each in found.disagreements
+        for disagreement in comparison.disagreements
     ]
-    compared = [name for name in records.tables if name not in found.not_in_dagster]
-    return {"disagreements": told, "agree": found.agreeing, "under way": found.in_progress, "compared with Dagster": compared}
+    return {
+        "disagreements": disagreements,
+        "agree": comparison.agreeing,
+        "not compared": comparison.in_progress,
+        "compared with Dagster": [name for name in records.tables if name not in comparison.not_in_dagster],
+    }
 
 
-def show(console: Console, found: Comparison, records: Records, mended: dict[str, int], url: str) -> None:
-    if any(mended.values()):
+def show(console: Console, comparison: Comparison, records: Records, repaired: dict[str, int], url: str) -> None:
+    if any(repaired.values()):
         console.print(
-            f"Repaired: {mended['recorded']} build(s) recorded in the ledger, {mended['reported']} day(s) reported to Dagster."
+            f"Repaired: {repaired['recorded']} build(s) recorded in the ledger, {repaired['reported']} reported to Dagster."
         )
-    for each in found.disagreements:
-        _tell(console, each)
-    if found.in_progress:
-        console.print(f"Not compared: {found.in_progress} partition(s) that a run is building, or built just now.")
+    for disagreement in comparison.disagreements:
+        _print_disagreement(console, disagreement)
+    if comparison.in_progress:
+        console.print(f"Not compared: {comparison.in_progress} partition(s) that a run is building, or has just built.")
     if records.dagster is None:
         console.print(
             f"Dagster's record was not compared: no webserver answers at {url}. "
-            "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL, then type the same again."
+            "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL, then type the same command again."
         )
-    elif found.not_in_dagster:
+    elif comparison.not_in_dagster:
         console.print(
-            f"Dagster's record was not compared for {', '.join(found.not_in_dagster)}: the code location at {url} does not "
-            "have them. Reload it, or see `backfill doctor`."
+            f"Dagster's record was not compared for {', '.join(comparison.not_in_dagster)}: the code location at {url} lacks "
+            "them. Reload it, or see `backfill doctor`."
         )
-    odd = len({(each.table, day) for each in found.disagreements for day in each.days})
-    told = "The ledger and the tables" if found.not_in_dagster else "The ledger, the tables and Dagster"
-    console.print(f"{told} agree on {found.agreeing} partition(s)" + (f"; at odds: {odd}." if odd else "."))
+    differing = len({(each.table, day) for each in comparison.disagreements for day in each.days})
+    compared = "The ledger and the tables" if comparison.not_in_dagster else "The ledger, the tables and Dagster"
+    but = f" and differ on {differing}" if differing else ""
+    console.print(f"{compared} agree on {comparison.agreeing} partition(s){but}.")
 
 
-def _tell(console: Console, each: Disagreement) -> None:
-    """What is at odds, on which days, one of them as an example, and what to do."""
-    console.print(Text(f"{each.table}: {each.kind}: ", "bold").append(ranges(each.days), "not bold"))
-    day, figures = next(iter(each.days.items()))
+def _print_disagreement(console: Console, disagreement: Disagreement) -> None:
+    """The kind and the days, the figures of the first of them, and what to do."""
+    console.print(Text(f"{disagreement.table}: {disagreement.kind}: ", "bold").append(ranges(disagreement.days), "not bold"))
+    day, figures = next(iter(disagreement.days.items()))
     if figures:
-        example = f"for example {day}: " if len(set(each.days.values())) > 1 else ""
+        example = f"for example {day}: " if len(set(disagreement.days.values())) > 1 else ""
         console.print(Text(f"  {example}{figures}"))
-    console.print(Text(f"  {each.remedy()}"))
+    console.print(Text(f"  {disagreement.remedy()}"))

@@ -16,7 +16,7 @@ from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
 
-# The outcome's columns need this much; a log or a pipe has no width of its own.
+# The columns of an outcome need this much; a log or a pipe has no width of its own.
 WIDTH_OF_A_PIPE = 120
 BAR = 24
 
@@ -26,27 +26,27 @@ def terminal(*, stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=WIDTH_OF_A_PIPE, stderr=stderr)
 
 
-def show_progress(console: Console, looks: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
-    """Draw each look over the one before it; where there is no terminal, a line when something changes. The last look."""
+def show_progress(console: Console, progress: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
+    """Draw each progress over the one before it, or print a line when it changes where there is no terminal; the last one."""
     if not console.is_terminal:
-        return log_changes(looks, console.print)
+        return log_changes(progress, console.print)
     first, last = None, None
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        for last in looks:
+        for last in progress:
             first = first or last
             live.update(drawn(last, expected_end(first, last, seconds)), refresh=True)
-    assert last is not None, "a rebuild is looked at once at least"
+    assert last is not None, "a rebuild yields its progress at least once"
     return last
 
 
 def drawn(progress: Progress, end: datetime | None) -> Group:
     table = Table("table", "days", "", "failed", "blocked", "running", "pending", title=f"plan {progress.plan.id}")
-    for each in progress.tables():
-        filled = round(BAR * each.done / max(each.days, 1))
+    for row in progress.tables():
+        filled = round(BAR * row.done / max(row.days, 1))
         bar = "█" * filled + "░" * (BAR - filled)
-        counts = [str(n or "") for n in (each.failed, each.blocked, each.running, each.pending)]
-        table.add_row(each.table, f"{each.done}/{each.days}", bar, *counts)
-    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown, the first chunk will tell"
+        counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
+        table.add_row(row.table, f"{row.done}/{row.days}", bar, *counts)
+    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown until the first chunk is over"
     return Group(table, Text(chunks_line(progress) + ("" if progress.over else ends)))
 
 
@@ -54,6 +54,6 @@ def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
     table = Table(*COLUMNS)
     for column in table.columns[1:]:
         column.justify = "right"
-    for each in outcomes:
-        table.add_row(*each.row())
+    for outcome in outcomes:
+        table.add_row(*outcome.row())
     return table

@@ -31,7 +31,7 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.servers.place import dagster_of
+from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
 
@@ -54,20 +54,21 @@ def run(plan_id: str, *, as_json: bool) -> int:
 
 
 def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
-    rebuild, console = rebuild_of(plan_id, workspace, who=getpass.getuser()), terminal(stderr=as_json)
-    with _leaving(console, plan_id):
-        end = on_a_terminal(rebuild, workspace, console)
+    console, dagster = terminal(stderr=as_json), dagster_of(workspace.settings)
+    rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
+    with _detaching(console, plan_id):
+        end = shown_on(console, rebuild, workspace)
     return report(end, workspace, as_json=as_json)
 
 
 def resume(plan_id: str, *, as_json: bool) -> int:
-    """Go on with a plan that was started before."""
+    """Continue a plan that was started before."""
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
     plan_id = which(plan_id, plans)
     if state_of(plans.events(plan_id)) == PLANNED:
         raise UsageError(f"Plan {plan_id} was never started. Nothing was launched. Start it with `backfill run {plan_id}`.")
-    terminal(stderr=as_json).print(f"Going on with plan {plan_id}.")
+    terminal(stderr=as_json).print(f"Continuing plan {plan_id}.")
     return carry_out(plan_id, workspace, as_json=as_json)
 
 
@@ -79,14 +80,14 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster_of(workspace.settings))
     try:
         end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace))
-    except KeyboardInterrupt:  # whoever carries it out goes on
+    except KeyboardInterrupt:  # the command that carries it out goes on
         return exit_codes.DONE
     return report(end, workspace, as_json=as_json)
 
 
-def on_a_terminal(rebuild: Rebuild, workspace: Workspace, console: Console) -> Progress:
-    """Carry a plan out and draw it."""
-    return rebuilding.carry_out(rebuild, lambda updates: show_progress(console, updates, seconds_of(workspace)))
+def shown_on(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
+    """Carry a plan out and draw its progress; the last progress."""
+    return rebuilding.carry_out(rebuild, lambda progress: show_progress(console, progress, seconds_of(workspace)))
 
 
 def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
@@ -95,22 +96,22 @@ def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
 
 
 @contextmanager
-def _leaving(console: Console, plan_id: str) -> Iterator[None]:
+def _detaching(console: Console, plan_id: str) -> Iterator[None]:
     """Ctrl-C ends the command, not the rebuild."""
     try:
         yield
     except KeyboardInterrupt:
         console.print(
-            f"Left. What plan {plan_id} has at work goes on on the server; nothing new is started meanwhile.\n"
-            f"  go on:    backfill resume {plan_id}\n"
-            f"  look:     backfill watch {plan_id}\n"
-            f"  give up:  backfill cancel {plan_id}"
+            f"Stopped following plan {plan_id}. Chunks that are running go on on the server; no other is launched.\n"
+            f"  continue:  backfill resume {plan_id}\n"
+            f"  follow:    backfill watch {plan_id}\n"
+            f"  cancel:    backfill cancel {plan_id}"
         )
         raise SystemExit(exit_codes.PARTIAL) from None
 
 
 def report(end: Progress, workspace: Workspace, *, as_json: bool) -> int:
-    """Say how it ended; the exit code of that."""
+    """Print how it ended; the exit code of that."""
     code = exit_codes.OF_ENDING[end.ending]
     if as_json:
         print(json.dumps(as_values(end) | {"exit code": code}))
@@ -124,7 +125,7 @@ def as_values(end: Progress) -> dict[str, Any]:
         "plan": end.plan.id,
         "ending": OPEN if not end.over else end.ending,
         "why": end.stopped.why if end.stopped else "",
-        "tables": {each.table: vars(each) for each in end.tables()},
+        "tables": {table.table: vars(table) for table in end.tables()},
         "failed or blocked": {f"{table} {day}": why for (table, day), why in end.remaining.why.items()},
         "saved": len(end.remaining.saved),
         "chunks over": len(end.chunks_over),
@@ -135,9 +136,9 @@ def as_values(end: Progress) -> dict[str, Any]:
 
 def show(console: Console, end: Progress, lake: Lake) -> None:
     plan = end.plan
-    asked: dict[str, list[Any]] = {}
+    days: dict[str, list[Any]] = {}
     for table, day in plan.partitions():
-        asked.setdefault(table, []).append(day)
-    console.print(outcome_table(outcomes(lake.ledger, asked, lambda build: build.plan == plan.id)))
+        days.setdefault(table, []).append(day)
+    console.print(outcome_table(outcomes(lake.ledger, days, lambda build: build.plan == plan.id)))
     for line in text.ending_lines(end):
         console.print(line)

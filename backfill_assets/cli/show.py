@@ -1,4 +1,4 @@
-"""`backfill show`: one plan, what happened to it, and how far it is. Reads the lake and the landing area only."""
+"""`backfill show`: a plan's contents, its events and its progress. Reads only the lake and the landing area."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def run(plan_id: str, *, as_json: bool) -> int:
     plans = Plans(workspace.lake.root)
     plan_id = which(plan_id, plans)
     plan, events = read(plans.read(plan_id), plan_id), plans.events(plan_id)
-    now, why_not = how_far(plan, workspace)
+    progress, why_not = progress_of(plan, workspace)
     if as_json:
-        told = {"state": state_of(events), "contents": json.loads(plan.contents()), "events": [_values(e) for e in events]}
-        print(json.dumps((as_values(now) if now else {"plan": plan.id, "why": why_not}) | told))
+        values = as_values(progress) if progress else {"plan": plan.id, "why": why_not}
+        values |= {"state": state_of(events), "contents": json.loads(plan.contents()), "events": [_values(e) for e in events]}
+        print(json.dumps(values))
         return 0
     console = terminal()
     contents(console, plan)
@@ -37,15 +38,15 @@ def run(plan_id: str, *, as_json: bool) -> int:
         console.print(f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event.kind}: {facts}")
     if not events:
         console.print(f"It was never started. Carry it out with `backfill run {plan.id}`.")
-    elif now:
-        show_end(console, now, workspace.lake)
+    elif progress:
+        show_end(console, progress, workspace.lake)
     if why_not:
-        console.print(f"How far it is cannot be told any more. {why_not}")
+        console.print(f"Its progress cannot be worked out any more. {why_not}")
     return 0
 
 
-def how_far(plan: Plan, workspace: Workspace) -> tuple[Progress | None, str]:
-    """How far the plan is; or why that cannot be told: a table of it is gone."""
+def progress_of(plan: Plan, workspace: Workspace) -> tuple[Progress | None, str]:
+    """The plan's progress; or why there is none: the project no longer has one of its tables."""
     try:
         return Watch(plan, Plans(workspace.lake.root), remaining_reader(plan, workspace), utc_now).progress(), ""
     except BackfillError as error:

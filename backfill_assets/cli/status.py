@@ -1,4 +1,4 @@
-"""`backfill status`: every day of every table, and why it is not up to date. Reads the lake and the landing area only."""
+"""`backfill status`: every day of every table, and why it is not up to date. Reads only the lake and the landing area."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from backfill_assets.plan.make import latest_builds, running_now
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.workspace import open_workspace
 
-# A letter and a colour a state: a strip of days must be read without colours too.
-SHOWN = {
+# A letter and a colour for each state, since not every terminal shows colours.
+SYMBOLS = {
     State.UP_TO_DATE: ("=", "green"),
     State.MISSING: (".", "red"),
     State.CODE_CHANGED: ("c", "yellow"),
@@ -45,7 +45,7 @@ def run(days: str, target: str, *, as_json: bool) -> int:
 
 
 def as_values(status: Status) -> dict[str, object]:
-    """For machines: of each table, its days by state; and why, for each day that is not up to date."""
+    """Table to day to state and reason, as plain values."""
     partitions = {
         name: {
             str(day): {"state": partition.state, "why": partition.why}
@@ -58,19 +58,19 @@ def as_values(status: Status) -> dict[str, object]:
 
 
 def show(console: Console, status: Status) -> None:
-    """A strip of days a table, oldest first, and what is not up to date below it."""
-    used: set[State] = set()
+    """A strip of days for each table, oldest first; below it the days that are not up to date, with their reasons."""
+    shown: set[State] = set()
     for name in status.tables:
-        found = status.of(name)
-        used |= found.keys()
-        counts = ", ".join(f"{len(days)} {state}" for state, days in found.items())
+        by_state = status.of(name)
+        shown |= by_state.keys()
+        counts = ", ".join(f"{len(days)} {state}" for state, days in by_state.items())
         console.print(Text(f"{name}  ", style="bold").append(counts or "no days", style="not bold"))
         for days, partitions in _folded(_months(status.days), {day: status.partitions[name, day] for day in status.days}):
             console.print(_strip(days, partitions))
-        for state, days in found.items():
+        for state, days in by_state.items():
             if state != State.UP_TO_DATE:
-                _tell(console, name, state, days, status)
-    console.print("  ".join(f"{SHOWN[state][0]} {state}" for state in State if state in used))
+                _print_reasons(console, name, state, days, status)
+    console.print("  ".join(f"{SYMBOLS[state][0]} {state}" for state in State if state in shown))
 
 
 def _months(days: Sequence[date]) -> list[list[date]]:
@@ -83,11 +83,11 @@ def _months(days: Sequence[date]) -> list[list[date]]:
 def _folded(
     months: list[list[date]], partitions: Mapping[date, PartitionStatus]
 ) -> list[tuple[list[date], list[PartitionStatus]]]:
-    """Months as they are; three and more in a row in which all days are alike as one."""
+    """The months, and three or more in a row whose days all have one state joined into one."""
     runs: list[list[list[date]]] = []
     for month in months:
-        alike = {partitions[day].state for day in month}
-        if runs and len(alike) == 1 and alike == {partitions[day].state for each in runs[-1] for day in each}:
+        states = {partitions[day].state for day in month}
+        if runs and len(states) == 1 and states == {partitions[day].state for before in runs[-1] for day in before}:
             runs[-1].append(month)
         else:
             runs.append([month])
@@ -97,17 +97,17 @@ def _folded(
 
 def _strip(days: Sequence[date], partitions: Sequence[PartitionStatus]) -> Text:
     if (days[0].year, days[0].month) != (days[-1].year, days[-1].month):
-        letter, style = SHOWN[partitions[0].state]
+        letter, style = SYMBOLS[partitions[0].state]
         return Text(f"  {days[0]:%Y-%m} to {days[-1]:%Y-%m} ").append(f"{letter} {len(days)} days", style)
     text = Text(f"  {days[0]:%Y-%m} " + " " * (days[0].day - 1))
     for n, (day, partition) in enumerate(zip(days, partitions, strict=True)):
         gap = (day - days[n - 1]).days - 1 if n else 0
-        text.append(" " * gap).append(*SHOWN[partition.state])
+        text.append(" " * gap).append(*SYMBOLS[partition.state])
     return text
 
 
-def _tell(console: Console, name: str, state: State, days: list[date], status: Status) -> None:
-    """The days of one state, and why: reasons that differ in nothing but days are told once."""
+def _print_reasons(console: Console, name: str, state: State, days: list[date], status: Status) -> None:
+    """The days of one state, and their reasons; reasons that differ only in the days they name are printed once."""
     reasons: dict[str, list[date]] = {}
     for day in days:
         reasons.setdefault(DAYS.sub("", status.partitions[name, day].why), []).append(day)

@@ -1,4 +1,4 @@
-"""`backfill up`: the servers of this lake in the foreground."""
+"""`backfill up`: the webserver, daemon and engine of this lake, in the foreground."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def run(port: int) -> int:
     console = terminal()
     settings = open_workspace().settings
     console.print(f"Starting the servers on {settings.home} (about half a minute) ...")
-    with ends_on_signals(), servers_on(settings, port, console.print) as servers:
+    with interrupted_by_signals(), servers_on(settings, port, console.print) as servers:
         engine = (
             f"engine {servers.engine.remote}" if servers.engine else f"Spark {settings.spark_remote or settings.spark_master}"
         )
         console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")
-        console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C ends everything.")
+        console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
         watch(servers)
-    console.print("Ended.")
+    console.print("All servers have stopped.")
     return 0
 
 
@@ -40,8 +40,8 @@ def watch(servers: Servers, sleep: Callable[[float], None] = time.sleep) -> None
 
 
 @contextmanager
-def ends_on_signals() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end us as Ctrl-C does: through every `finally`, so that no child is left."""
+def interrupted_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, so that every `finally` runs and no child is left."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

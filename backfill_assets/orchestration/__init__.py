@@ -1,1 +1,1 @@
-"""orchestration: assets, reporting, jobs, schedules and the event log; the only code that knows Dagster's Python API."""
+"""orchestration: assets, report, jobs, schedules, event log, daemon; the only code that knows Dagster's Python API."""

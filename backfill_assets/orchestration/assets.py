@@ -1,8 +1,8 @@
 """Tables as Dagster assets: one partitioned asset a table, one asset check a rule, one step a table in a run.
 
-A step that refuses some of its days fails, and says so, after it has handed its good days on: with the executor below,
-Dagster goes on with what only needs those (docs of `step_dependency_config`). So one bad day of raw fails the run, but
-not the fifty-nine others in staging and features.
+A step some of whose days fail raises a Failure after it has yielded its outputs. With the executor below, Dagster then still
+runs the steps downstream, for the days that succeeded (docs of `step_dependency_config`). So one bad day of raw fails the run,
+but not the fifty-nine others in staging and features.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.record import WriteMode
-from backfill_assets.orchestration.report import complaint, events
+from backfill_assets.orchestration.report import events_of, failure_message
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.plan.plan import Plan, read
 from backfill_assets.plan.store import Plans
@@ -43,17 +43,17 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
-# One process a run, because one Spark session a run; and a step may start as soon as its inputs have been handed on.
+# One process a run, since a run has one Spark session; a step starts once its inputs were yielded, even if their step failed.
 executor = in_process_executor.configured({"step_dependency_config": {"require_upstream_step_success": False}})
 
-# The engine is restarted when it dies; a step that lost it tries again. Refused days are never retried.
-LOST_ENGINE = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
+# The engine is restarted when it dies, and a step that lost it is retried. Days that failed their audit are never retried.
+ENGINE_RETRY = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
 
 
 class RebuildOptions(ConfigurableResource):
-    """How this run builds its days; the same for every table of the run, from the UI, GraphQL and schedules alike."""
+    """How this run builds its days. It holds for every table of the run."""
 
-    force: bool = Field(default=False, description="Compute days even if nothing they are made from has changed.")
+    force: bool = Field(default=False, description="Compute days even if neither their code nor their inputs have changed.")
     write_mode: WriteMode = Field(
         default="overwrite",
         description="overwrite: replace the days. merge: update and insert by key, keep other rows. "
@@ -85,7 +85,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         metadata={"key": list(table.key), "partitioned by": table.partition_by, "columns": table.columns},
         partitions_def=partitions,
         freshness_policy=FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26)),
-        skippable=True,  # its output is handed on by `events`, which also knows which days to call materialized
+        skippable=True,  # `events_of` yields its output, and materializes only the days that were accepted
     )
     checks = [
         AssetCheckSpec(rule.name, asset=key, description=rule.described(), partitions_def=partitions) for rule in table.rules
@@ -98,7 +98,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         can_subset=True,
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=workspace.settings.days_per_run),
         pool=table.pool,
-        retry_policy=LOST_ENGINE,
+        retry_policy=ENGINE_RETRY,
     )
     def build(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
         try:
@@ -110,16 +110,16 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         except Exception:
             spark.forget()
             raise
-        yield from events(context, result)
-        wrong = complaint(result)
-        if wrong:
-            raise Failure(wrong, allow_retries=False)
+        yield from events_of(context, result)
+        message = failure_message(result)
+        if message:
+            raise Failure(message, allow_retries=False)
 
     return build
 
 
 def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None:
-    """The plan that this run is part of; UsageError, before anything is read, if it was made for other code."""
+    """The plan that this run is part of, if any. UsageError, before anything is read, if it was made for other code."""
     plan_id = context.run.tags.get(tags.PLAN)
     if not plan_id:
         return None
@@ -129,7 +129,7 @@ def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None
 
 
 def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> StepRequest:
-    run, tagged = context.run, context.run.tags
+    run = context.run
     return StepRequest(
         run=run.run_id,
         identity=run.root_run_id or run.run_id,
@@ -138,13 +138,13 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         planned=plan.partitions().keys() if plan else frozenset(),
         write_mode=options.write_mode,
         plan=plan.id if plan else "",
-        who=tags.who_asked(tagged),
-        reason=options.reason or tagged.get(tags.REASON, ""),
+        who=tags.who_asked(run.tags),
+        reason=options.reason or run.tags.get(tags.REASON, ""),
     )
 
 
 def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
-    """The days that a day waits for. Later ones that it may read too must not hold it back when they fail."""
+    """The days that a day waits for. Later days that it may also read are left out, so that their failure does not block it."""
     end = min(window.last, window.wait_for)
     if window.first == end == 0:
         return None

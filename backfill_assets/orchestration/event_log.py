@@ -2,7 +2,7 @@
 
 A run of 60 days over six tables makes about two thousand events. One by one, each opens, commits and closes two databases
 (6 to 35 ms); Dagster's own SQLite storage does that for batches too. `dagster.yaml` names this class; with another
-database (Postgres, say) name that one's instead.
+database (Postgres, say) name that one's class instead.
 """
 
 import threading
@@ -45,17 +45,17 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        held: dict[str, Connection] | None = getattr(self._batch, "open", None)
-        if held is None:
+        connections: dict[str, Connection] | None = getattr(self._batch, "open", None)
+        if connections is None:
             with super()._connect(shard) as connection:
                 yield connection
             return
-        if shard not in held:
-            held[shard] = self._batch.stack.enter_context(super()._connect(shard))
-        yield held[shard]
+        if shard not in connections:
+            connections[shard] = self._batch.stack.enter_context(super()._connect(shard))
+        yield connections[shard]
 
     def has_table(self, table_name: str) -> bool:
-        """Whether the index has this table; once it has, it keeps it."""
+        """Whether the index has this table. The answer is cached once it is yes, since tables are never dropped."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables

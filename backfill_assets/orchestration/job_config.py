@@ -1,7 +1,7 @@
-"""What the jobs of plans take as configuration: the fields of `RebuildRequest`, by their own names.
+"""The configuration of the jobs `make_plan` and `run_plan`: the fields of `RebuildRequest`, under the same names.
 
-Dagster refuses unknown fields, wrong types and words that are none of the choices before a run begins; numbers that are
-too small and what only the lake can tell (tables, days) are refused by the run's one step, before anything is kept.
+Dagster refuses unknown fields, wrong types and values outside an enumeration before a run begins. Numbers that are too small,
+and tables and days that do not exist, are refused by the run's step before anything is kept.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ PLAN = "plan"
 
 
 def _fields() -> dict[str, Any]:
-    """Every field of a request as pydantic takes it. The days have no default: a plan is made of some."""
+    """A pydantic field for each field of a request, with its type, default and help."""
     types = get_type_hints(RebuildRequest)
     return {
-        each.name: (
-            dict[str, str] if each.default is MISSING else types[each.name],
-            Field(default=default_of(each), description=each.metadata["help"]),
+        option.name: (
+            dict[str, str] if option.default is MISSING else types[option.name],
+            Field(default=default_of(option), description=option.metadata["help"]),
         )
-        for each in fields(RebuildRequest)
+        for option in fields(RebuildRequest)
     }
 
 
-# Of the job that makes a plan.
-PlanConfig: type[Config] = create_model("PlanConfig", __base__=Config, **_fields())
-# Of the job that carries one out: a plan's id, or what a plan is made of.
-RunPlanConfig: type[Config] = create_model(
-    "RunPlanConfig",
-    __base__=Config,
-    **_fields() | {PLAN: (str, Field(default="", description="The id of a plan, in quotes; or give the fields of one."))},
-)
+_FIELDS = _fields()
+# `make_plan` always needs days; `run_plan` does not if a plan is named.
+_DAYS = (str, Field(description=_FIELDS["partitions"][1].description))
+_PLAN = (str, Field(default="", description="The id of a plan, in quotes; without one, the other fields make a new plan."))
+
+PlanConfig: type[Config] = create_model("PlanConfig", __base__=Config, **_FIELDS | {"partitions": _DAYS})
+RunPlanConfig: type[Config] = create_model("RunPlanConfig", __base__=Config, **_FIELDS | {PLAN: _PLAN})
 
 
 def request_of(config: Mapping[str, Any]) -> RebuildRequest:
@@ -47,11 +46,11 @@ def request_of(config: Mapping[str, Any]) -> RebuildRequest:
 
 
 def plan_named(config: Mapping[str, Any]) -> str:
-    """The id of the plan named, "" if none is; UsageError if it is named together with what a plan would be made of."""
+    """The id of the plan named, "" if none is. UsageError if other fields are given as well."""
     plan_id = str(config.get(PLAN, ""))
-    more = request_of(config).given()
-    if plan_id and more:
+    given = request_of(config).given()
+    if plan_id and given:
         raise UsageError(
-            f"A plan is carried out as it was made: leave out {', '.join(more)}, or leave out plan. Nothing was started."
+            f"A plan is carried out as it was made: leave out {', '.join(given)}, or leave out plan. Nothing was started."
         )
     return plan_id

@@ -1,8 +1,7 @@
-"""Telling Dagster what a step did, day by day.
+"""What a step did, as Dagster events: an asset materialization for each day accepted, a check evaluation for each rule and day.
 
-Each day that stands is materialized, with its own tags and figures, and each rule evaluated for its own day. Dagster's own
-way (yielding one result for the range) would call a refused day materialized, and store the checks without their day, so
-the events are made here. These are the only lines that use parts of Dagster without a public name.
+A `MaterializeResult` for the range would materialize the days that failed as well, and store checks without their partition,
+so the events are made here. This is the only file that uses Dagster's private API to do so.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ from backfill_assets.lake.record import Build
 from backfill_assets.step.request import StepResult
 
 
-def events(context: AssetExecutionContext, result: StepResult) -> Iterator[Any]:
-    """Every event of a step, in the order Dagster wants them: materializations, checks, outputs for the steps after."""
+def events_of(context: AssetExecutionContext, result: StepResult) -> Iterator[Any]:
+    """Every event of a step, in Dagster's order: materializations, check evaluations, outputs."""
     step = context.get_step_execution_context()
     key = AssetKey(result.table.name.split("/"))
     accepted, failed = result.accepted(), result.failed()
     new = {id(build) for build in result.built}
     materialized = [materialization(key, build, new=id(build) in new) for build in accepted]
     yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
-    targets = _targets(context, key, [build.day.isoformat() for build in accepted])
+    targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
     evaluated = [e for build in sorted([*accepted, *failed], key=lambda b: b.day) for e in evaluations(key, build, targets)]
     yield from _logged(step, DagsterEventType.ASSET_CHECK_EVALUATION, evaluated)
-    for name, found in _samples(result.built).items():
-        context.log.warning(f"{result.table.name}: {name}: {'; '.join(found)}")
-    yield from _handed_on(step)
+    for name, values in _samples(result.built).items():
+        context.log.warning(f"{result.table.name}: {name}: {'; '.join(values)}")
+    yield from _outputs(step)
 
 
-def _handed_on(step: Any) -> Iterator[Any]:
+def _outputs(step: Any) -> Iterator[Any]:
     for output in step.step.step_outputs:
         if output.properties.asset_check_key:
             yield Output(None, output_name=output.name)
-        else:  # a plain Output would make Dagster materialize every day of the range, the refused ones too
+        else:  # an Output would make Dagster materialize every day of the range, those that failed too
             yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name)))
 
 
 def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMaterialization:
-    """One day as Dagster sees it: figures as metadata; code, data and input versions as tags."""
+    """The materialization of one day: figures as metadata; code, data and input versions as tags."""
     outcome = build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": build.rows,
@@ -75,7 +74,7 @@ def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMateriali
         "built by run": MetadataValue.dagster_run(build.run),
         **{name.replace("_", " "): count for name, count in build.measures.items()},
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
-        **{f"{name} (first 20)": MetadataValue.json(list(found)) for name, found in build.samples.items() if found},
+        **{f"{name} (first 20)": MetadataValue.json(list(values)) for name, values in build.samples.items() if values},
     }
     metadata |= {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
     if build.plan:
@@ -89,7 +88,7 @@ def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMateriali
 
 
 def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iterator[AssetCheckEvaluation]:
-    """The verdict of every rule on one day; a day that could not be computed has none."""
+    """The verdict of every rule on one day; none for a day whose computation failed."""
     day = build.day.isoformat()
     for check in build.checks:
         yield AssetCheckEvaluation(
@@ -107,8 +106,8 @@ def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iter
         )
 
 
-def complaint(result: StepResult) -> str:
-    """Why the step fails although its good days are in: days, rules, figures and rows; nothing if all is well."""
+def failure_message(result: StepResult) -> str:
+    """The days that failed or are blocked, with rules, figures and rows; "" if there are none."""
     failed, table = result.failed(), result.table.name
     lines = [f"  {build.day}: {build.message}" for build in failed]
     lines += [f"  {day}: blocked: {why}" for day, why in sorted(result.blocked.items())]
@@ -119,15 +118,15 @@ def complaint(result: StepResult) -> str:
         [
             f"{table}: {count}.",
             *lines,
-            "Days named here were not written: what the table held for them before is untouched. The others are committed.",
-            "Mend the source or the inputs named, then re-execute this run from failure, or launch these days again.",
+            "The days named were not written: the table holds what it held for them before. The other days are committed.",
+            "Correct the source or the inputs named, then re-execute this run from failure, or launch these days again.",
         ]
     )
 
 
-def _logged(step: Any, kind: DagsterEventType, found: Iterable[Any]) -> Iterator[DagsterEvent]:
-    """Log events as one batch, which the storage may write at once."""
-    batch, every = generate_event_batch_id(), list(found)
+def _logged(step: Any, kind: DagsterEventType, payloads: Iterable[Any]) -> Iterator[DagsterEvent]:
+    """Events of one kind as one batch, which the storage may write in one transaction."""
+    batch, every = generate_event_batch_id(), list(payloads)
     for number, data in enumerate(every, start=1):
         yield DagsterEvent.from_step(
             kind,
@@ -137,35 +136,36 @@ def _logged(step: Any, kind: DagsterEventType, found: Iterable[Any]) -> Iterator
         )
 
 
-def _targets(context: AssetExecutionContext, key: AssetKey, days: list[str]) -> dict[str, Any]:
-    """The materialization of each day that its checks are about."""
+def _target_materializations(context: AssetExecutionContext, key: AssetKey, days: list[str]) -> dict[str, Any]:
+    """By day, the materialization that its checks are about."""
     if not days:
         return {}
-    found = context.instance.event_log_storage.get_latest_storage_id_by_partition(
+    storage_ids = context.instance.event_log_storage.get_latest_storage_id_by_partition(
         key, DagsterEventType.ASSET_MATERIALIZATION, set(days)
     )
     run, now = context.run.run_id, time.time()
     return {
-        day: AssetCheckEvaluationTargetMaterializationData(storage_id=number, run_id=run, timestamp=now)
-        for day, number in found.items()
+        day: AssetCheckEvaluationTargetMaterializationData(storage_id=storage_id, run_id=run, timestamp=now)
+        for day, storage_id in storage_ids.items()
     }
 
 
 def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
-    """What the run's days kept aside, once a run: unknown fields, rejected lines, rows outside the horizon."""
-    found: dict[str, set[str]] = {}
+    """The samples of all days together, by name: unknown fields, rejected lines, rows outside the horizon."""
+    merged: dict[str, set[str]] = {}
     for build in builds:
         for name, values in build.samples.items():
-            found.setdefault(name, set()).update(values)
-    return {name: sorted(values)[:20] for name, values in found.items() if values}
+            merged.setdefault(name, set()).update(values)
+    return {name: sorted(values)[:20] for name, values in merged.items() if values}
 
 
-def _input_tags(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """One tag an input table, however many of its days were read: a hash of their fingerprints."""
+def _input_tags(inputs: Mapping[str, str]) -> dict[str, str]:
+    """One tag for each input asset: a hash of the fingerprints of the days of it that were read."""
+    by_asset: dict[str, list[str]] = {}
+    for name in sorted(inputs):
+        by_asset.setdefault(name.split("@")[0], []).append(inputs[name])
     return {
-        f"dagster/input_data_version/{table}": hashlib.sha256(" ".join(days[day] for day in sorted(days)).encode()).hexdigest()[
-            :16
-        ]
-        for table, days in inputs.items()
-        if days
+        f"dagster/input_data_version/{name}": hashlib.sha256(" ".join(fingerprints).encode()).hexdigest()[:16]
+        for name, fingerprints in by_asset.items()
+        if not name.startswith("source:")
     }

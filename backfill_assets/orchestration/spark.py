@@ -1,4 +1,4 @@
-"""The Spark session of a Dagster run: dagster-pyspark's lazy resource, with the settings that one plan may choose."""
+"""The Spark session of a Dagster run: dagster-pyspark's lazy resource, with a plan's own Spark settings."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from backfill_assets.settings import Settings
 
 
 class SparkResource(LazyPySparkResource):
-    """One session a run, started when a step first needs it. What this machine lacks is named, with the remedy."""
+    """One session a run, started when a step first needs it. ServiceUnavailable, with the remedy, if it cannot start."""
 
-    def _init_session(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
         if self._spark_session is None:
             with remedies(self.spark_config):
-                self._spark_session = SparkSession.builder.config(map={**self.spark_config, **more}).getOrCreate()
+                self._spark_session = SparkSession.builder.config(map={**self.spark_config, **conf}).getOrCreate()
 
-    def session(self, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-        """This run's session, in which a plan's own settings hold; UsageError for one that cannot hold any more."""
+    def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        """This run's session, with `conf` set in it; UsageError for a setting that can no longer be changed."""
         remote = self.spark_config.get("spark.remote")
-        refuse(more, {"spark.master", "spark.remote", *ALWAYS})
+        refuse(conf, {"spark.master", "spark.remote", *ALWAYS})
         with values_judged():
-            self._init_session({} if remote else more)
-            settle(self.spark_session.conf, more, f"the engine at {remote}" if remote else "this process's driver")
+            self._init_session({} if remote else conf)
+            settle(self.spark_session.conf, conf, f"the engine at {remote}" if remote else "this process's driver")
         return self.spark_session
 
     def forget(self) -> None:
-        """Let go of a server's session, which may have died with it, so that the next try makes a new one."""
+        """Stop a Spark Connect session, whose server may have died, so that the next attempt opens a new one."""
         if self._spark_session is not None and "spark.remote" in self.spark_config:
             with suppress(Exception):
                 self._spark_session.stop()

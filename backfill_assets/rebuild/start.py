@@ -12,8 +12,6 @@ from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
-from backfill_assets.servers.place import dagster_of
-from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
 
 
@@ -21,13 +19,13 @@ def rebuild_of(
     plan_id: str,
     workspace: Workspace,
     *,
+    dagster: Dagster,
     who: str,
     sleep: Callable[[float], None] = time.sleep,
-    dagster: Callable[[Settings], Dagster] = dagster_of,
 ) -> Rebuild:
     """The plan, ready to be carried out. UsageError if it is unknown, was edited, or was made for other code."""
     plans = Plans(workspace.lake.root)
     plan = read(plans.read(plan_id), plan_id)
     plan.refuse_other_code(workspace.code)
     history.refuse_overlap(plan, plans)
-    return Rebuild(Launcher(plan, dagster(workspace.settings), plans, who, sleep), remaining_reader(plan, workspace))
+    return Rebuild(Launcher(plan, dagster, plans, who, sleep), remaining_reader(plan, workspace))

@@ -1,4 +1,4 @@
-"""One child process: started in a session of its own, its output in a log, ended by its process id with all its own."""
+"""One child process: started in its own session, its output in a log, stopped by process id together with its children."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import psutil
 
-# A webserver or daemon closes its own children first; what has not gone by then is ended.
+# A webserver or daemon stops its own children first; processes still alive after this are killed.
 PATIENCE_S = 20.0
 
 
 @dataclass
 class Child:
-    """A named process; `log` holds what it printed since its first start."""
+    """A named process; its output is appended to `log` at every start."""
 
     name: str
     command: Sequence[str]
@@ -31,7 +31,7 @@ class Child:
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches us alone, and we end the children in order.
+            # In its own session, so that Ctrl-C in the terminal reaches only this process, which stops the children in order.
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(self.environment),
@@ -50,49 +50,49 @@ class Child:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def ask_to_end(self) -> list[psutil.Process]:
-        """Send SIGTERM; the processes that must be gone before it has ended."""
+    def terminate(self) -> list[psutil.Process]:
+        """Send SIGTERM; the process and its descendants, which all have to end."""
         if self.process is None:
             return []
         with suppress(psutil.NoSuchProcess):
-            found = family(self.process.pid)
+            processes = process_tree(self.process.pid)
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGTERM)
-            return found
+            return processes
         return []
 
-    def last_words(self, lines: int = 3) -> str:
-        told = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
-        return "\n".join(told[-lines:])
+    def log_tail(self, lines: int = 3) -> str:
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def family(pid: int) -> list[psutil.Process]:
-    """A process and all below it, those in sessions of their own too."""
+def process_tree(pid: int) -> list[psutil.Process]:
+    """A process and its descendants, including those in other sessions."""
     process = psutil.Process(pid)
     return [process, *process.children(recursive=True)]
 
 
-def end_all(processes: Iterable[psutil.Process], patience: float = PATIENCE_S) -> None:
-    """Wait for processes that were asked to end, then end what is left."""
-    _, left = psutil.wait_procs(list(processes), timeout=patience)
-    for process in left:
+def wait_or_kill(processes: Iterable[psutil.Process], patience: float = PATIENCE_S) -> None:
+    """Wait for processes that were sent SIGTERM, then kill those still alive."""
+    _, alive = psutil.wait_procs(list(processes), timeout=patience)
+    for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(left, timeout=5)
+    psutil.wait_procs(alive, timeout=5)
 
 
-def end(children: Iterable[Child], patience: float = PATIENCE_S) -> None:
-    """End every child and all it started, together."""
-    every = list(children)
-    end_all((process for child in every for process in child.ask_to_end()), patience)
-    for child in every:
+def stop(children: Iterable[Child], patience: float = PATIENCE_S) -> None:
+    """Stop all children and their descendants, at the same time."""
+    stopping = list(children)
+    wait_or_kill((process for child in stopping for process in child.terminate()), patience)
+    for child in stopping:
         if child.process is not None:
             child.process.wait(timeout=5)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let no second Ctrl-C break off what ends the children: it would leave some of them behind."""
+def ignoring_signals() -> Iterator[None]:
+    """Ignore SIGINT, SIGTERM and SIGHUP: a second Ctrl-C while children are stopped would leave some of them running."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

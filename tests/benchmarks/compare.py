@@ -25,8 +25,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
 from backfill_assets.lake.session import ALWAYS, ONE_MACHINE
-from backfill_assets.servers.child import Child, end, free_port, is_taken
-from backfill_assets.settings import read_settings
+from backfill_assets.servers.child import Child, free_port, is_taken, stop
+from backfill_assets.settings import PROJECT, SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, read_settings
 from tests.benchmarks.amplify import amplify
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -120,10 +120,10 @@ def engine(root: Path, conf: dict[str, str]) -> Iterator[dict[str, str]]:
         up = Retrying(stop=stop_after_delay(120), wait=wait_fixed(0.2), retry=retry_if_result(lambda there: not there))
         up(lambda: is_taken(warm_engine.port) or not child.alive)
         if not child.alive:
-            sys.exit(f"the engine died: {child.last_words()}")
+            sys.exit(f"the engine died: {child.log_tail()}")
         yield warm_engine.environment() | {"BACKFILL_SPARK_REMOTE": warm_engine.remote, "SPARK_HOME": str(spark_home())}
     finally:
-        end([child])
+        stop([child])
 
 
 def warm(bench: Bench) -> list[Timing]:

@@ -34,11 +34,21 @@ def main() -> None:
 
 
 def measure(root: Path) -> None:
-    console, workspace = Console(width=120), open_workspace()
-    deliver(workspace.settings.landing)
-    drawn = Drawn("rebuild", "partitions planned", "computed", "up to date", "seconds", "of all sixty")
-    days, seconds = f"{workspace.calendar.first}..{workspace.calendar.last}", 0.0
-    with servers_on(workspace.settings, tell=console.print):
+    # Imported here: the tables look up their landing area in the environment when they are declared.
+    from backfill_assets.plan.planning import planned, rebuild_of
+
+    from backfill_assets.cli.run import on_a_terminal
+    from backfill_assets.datasets.outages.sample import deliver
+    from backfill_assets.lake.store import Lake
+    from backfill_assets.plan.request import RebuildRequest
+    from backfill_assets.servers.stack import servers_on
+    from backfill_assets.settings import read_settings
+
+    chosen, console = read_settings(), Console(width=120)
+    deliver(chosen.landing)
+    drawn = Drawn("rebuild", "table-days planned", "computed", "came out the same", "seconds", "of all sixty")
+    days, seconds = f"{chosen.first_day}..{chosen.last_day}", 0.0
+    with servers_on(chosen, log=console.print):
         for name in ("all sixty days", "one corrected delivery"):
             if seconds:
                 correct(root / "landing" / "outage_events" / CORRECTED / "events.jsonl.gz")

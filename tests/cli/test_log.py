@@ -53,7 +53,7 @@ def log(*arguments: str, home: Path) -> Result:
 def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
     assert log(NAME, home=home).stdout.splitlines() == [
         "run run-1, by ada, plan ebb0d924512e",
-        "  because: meters [sic] mended",
+        "  reason: meters [sic] mended",
         "  2019-10-14 12:01:00 staging/outages: 3 days accepted, 2019-08-15..2019-08-16, 2019-08-19",
         "    30 rows, commit 4, code 3f2a, read staging/outage_updates at version 7",
         "  2019-10-14 12:02:00 staging/outages: 2 days failed, 2019-08-17..2019-08-18",
@@ -87,7 +87,7 @@ def test_what_a_crash_left_out_of_the_ledger_is_told_with_the_remedy(home):
     *_, last, remedy = log(CRASHED, home=home).stdout.splitlines()
     assert last == "    0 rows, commit 1, code 1"
     assert (
-        remedy == "    not in the ledger; if the run is over, a crash kept it out: `backfill reconcile --repair` brings it in"
+        remedy == "    not in the ledger; if the run has ended, it crashed before recording: type `backfill reconcile --repair`"
     )
 
 
@@ -116,13 +116,13 @@ def test_machines_get_every_build_with_everything_recorded(home):
 @pytest.mark.parametrize("asked", [["raw/outage_events"], [NAME, "last 2"], ["--plan", "no such plan"]])
 def test_nothing_recorded_is_said(home, asked):
     done = log(*asked, home=home)
-    assert (done.exit_code, done.stdout) == (0, "No build that fits is recorded.\n")
+    assert (done.exit_code, done.stdout) == (0, "No matching build is recorded.\n")
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["raw/nothing"], "There is no table raw/nothing, and none of that name was ever built. The tables are raw/rejected"),
+        (["raw/nothing"], "There is no table raw/nothing, and no build of one is recorded. The tables are raw/rejected"),
         ([NAME, "yesterday"], "'yesterday' is not a day."),
         ([NAME, "2019-08-16..2019-08-15"], "The range 2019-08-16..2019-08-15 is reversed"),
         ([NAME, "2030-01-01"], "2030-01-01 is outside the calendar"),

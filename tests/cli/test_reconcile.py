@@ -113,7 +113,7 @@ def test_records_are_mended_from_each_other_and_the_rows_left(place, happened: C
     version = DeltaTable(place.lake / NAME).version()
     assert place.reconcile()[0] == 1
     code, told = place.reconcile(repair=True)
-    assert (code, told[0].startswith("Mended: ")) == (0, True)
+    assert (code, told[0].startswith("Repaired: ")) == (0, True)
     assert place.reconcile(repair=True) == (0, told[1:])
     assert DeltaTable(place.lake / NAME).version() == version
 
@@ -128,12 +128,12 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
             "  `backfill reconcile --repair` corrects the record.",
             "staging/outages: accepted, but Dagster does not call it materialized: 2019-08-17..2019-08-19",
             "  built by run r",
-            "  `backfill reconcile --repair` corrects the record.",
-            "The ledger, the tables and Dagster agree on 2 partition(s); at odds: 3.",
+            "  `backfill reconcile --repair` mends the record.",
+            "The ledger, the tables and Dagster agree on 2 partition(s) and differ on 3.",
         ],
     )
     assert place.reconcile(repair=True)[1] == [
-        "Repaired: 3 build(s) recorded in the ledger, 3 day(s) reported to Dagster.",
+        "Repaired: 3 build(s) recorded in the ledger, 3 reported to Dagster.",
         "The ledger, the tables and Dagster agree on 5 partition(s).",
     ]
     versions = {b.day: b.delta_version for b in place.ledger.builds()}
@@ -150,7 +150,7 @@ def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
         "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages --force`.",
         "staging/outages: Dagster calls it materialized, but it has no accepted build: 2019-08-20",
         "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
-        "The ledger, the tables and Dagster agree on 1 partition(s); at odds: 2.",
+        "The ledger, the tables and Dagster agree on 1 partition(s) and differ on 2.",
     ]
     assert place.reconcile() == (1, told)
     assert place.reconcile(repair=True) == (1, told)
@@ -162,7 +162,7 @@ def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
     assert place.reconcile() == (
         0,
         [
-            "Not compared: 1 partition(s) that a run is building, or built just now.",
+            "Not compared: 1 partition(s) that a run is building, or has just built.",
             "The ledger, the tables and Dagster agree on 2 partition(s).",
         ],
     )
@@ -175,7 +175,7 @@ def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
 
     place.web.meanwhile = builds_a_day
     code, told = place.reconcile()
-    assert (code, told[0]) == (0, "Not compared: 1 partition(s) that a run is building, or built just now.")
+    assert (code, told[0]) == (0, "Not compared: 1 partition(s) that a run is building, or has just built.")
 
 
 def test_a_table_that_dagster_does_not_have_is_not_compared_with_it(place):
@@ -203,7 +203,7 @@ def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_
     assert code == 3
     assert told.splitlines() == [
         "Dagster's record was not compared: no webserver answers at http://127.0.0.1:9. Start one with `backfill up`, or "
-        "correct BACKFILL_DAGSTER_URL, then type the same again.",
+        "correct BACKFILL_DAGSTER_URL, then type the same command again.",
         "The ledger and the tables agree on 2 partition(s).",
     ]
     a_crash_after_the_commit(place)
@@ -214,12 +214,12 @@ def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_
 
 def test_machines_get_every_day_with_its_figures_and_the_remedy(place):
     a_crash_after_the_commit(place)
-    told = json.loads(asked("--json")[1])
-    (found,) = told["disagreements"]
+    values = json.loads(asked("--json")[1])
+    (found,) = values["disagreements"]
     assert (found["kind"], found["table"], found["repairable"]) == ("committed, but not in the ledger", NAME, True)
     assert found["days"] == {str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)}
-    assert (told["agree"], told["under way"], told["compared with Dagster"]) == (2, 0, [])
-    assert json.loads(asked("--repair", "--json")[1])["mended"] == {"recorded": 3, "reported": 0}
+    assert (values["agree"], values["not compared"], values["compared with Dagster"]) == (2, 0, [])
+    assert json.loads(asked("--repair", "--json")[1])["repaired"] == {"recorded": 3, "reported": 0}
 
 
 def test_a_lake_where_nothing_was_built_is_at_odds_with_nothing(tmp_path):

@@ -14,17 +14,18 @@ from typer.testing import CliRunner, Result
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.datasets.outages.sample import SAMPLE
-from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.history import which
-from backfill_assets.plan.plan import Plan, PlanOptions
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
+from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
-from tests.world import tables_on
 
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
 REJECTED = "raw/rejected_lines"
@@ -56,6 +57,13 @@ def kept(home: Path, table: str, version: str) -> str:
     return plan.id
 
 
+def build_of(code_version: str = rejected_lines.version, plan: str = "") -> Build:
+    """The accepted build of the one day, from the sample's file."""
+    inputs = delivered_for(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
+    assert isinstance(inputs, dict)
+    return Build(REJECTED, DAY, "accepted", "r", code_version, inputs=inputs, plan=plan, at=NOW)
+
+
 @pytest.fixture
 def plans(tmp_path) -> Plans:
     return Plans(str(tmp_path / "lake"))
@@ -83,9 +91,9 @@ def test_a_plan_of_a_table_that_was_renamed_since_is_refused_with_the_tables_the
 
 
 def test_a_plan_of_other_code_is_refused_with_both_versions(tmp_path):
-    now = next(table.version for table in TABLES if table.name == REJECTED)
     code, said = refused("run", kept(tmp_path, REJECTED, "1"), home=tmp_path)
-    assert (code, f"{REJECTED} (planned 1, now {now}). Nothing was read or written. Plan again" in said) == (2, True)
+    versions = f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Plan again"
+    assert (code, versions in said) == (2, True)
 
 
 def test_a_server_that_is_down_is_said_and_the_plan_is_as_it_was(tmp_path, plans):
@@ -101,11 +109,7 @@ def test_a_plan_and_flags_together_are_wrong_usage(tmp_path):
 
 
 def test_what_is_up_to_date_is_all_done_and_asks_no_server(tmp_path):
-    table = next(table for table in tables_on(SAMPLE.parent) if table.name == REJECTED)
-    inputs = delivered_for(table, [DAY])[DAY]
-    assert isinstance(inputs, dict)
-    version = next(t.version for t in TABLES if t.name == REJECTED)
-    Ledger(str(tmp_path / "lake")).append([Build(REJECTED, DAY, "accepted", "r", version, inputs=inputs, at=NOW)])
+    Ledger(str(tmp_path / "lake")).append([build_of()])
     done = backfill("run", "--partitions", str(DAY), "--target", REJECTED, home=tmp_path)
     assert (done.exit_code, "Nothing of what was requested needs building." in done.stdout) == (0, True)
 
@@ -183,18 +187,18 @@ def test_what_was_never_started_is_neither_resumed_nor_cancelled(tmp_path):
 def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanwhile(tmp_path, plans):
     plans.note(plan := planned(tmp_path), "started", NOW, who="ada")
     code, said = refused("cancel", plan, home=tmp_path)
-    assert (code, said.startswith(f"Nothing more of plan {plan} is launched, but runs at work go on:")) == (3, True)
+    assert (code, said.startswith(f"Nothing more of plan {plan} is launched, but runs that were started go on:")) == (3, True)
     assert [event.kind for event in plans.events(plan)] == ["started", "cancelled"]
 
 
 def test_plans_are_listed_without_a_server_and_one_that_cannot_be_read_hides_no_other(tmp_path, plans):
     good = planned(tmp_path)
     (tmp_path / "lake" / "_plans" / "bad.json").write_text("{")
-    told = json.loads(backfill("list", "--json", home=tmp_path).stdout)
-    assert {each["plan"]: (each["state"], each["days"]) for each in told["plans"]} == {
+    values = json.loads(backfill("list", "--json", home=tmp_path).stdout)
+    assert {each["plan"]: (each["state"], each["days"]) for each in values["plans"]} == {
         good: ("planned", str(DAY)), "bad": ("planned", ""),
     }  # fmt: skip
-    assert told["silent"].startswith("Backfills are not listed: No Dagster webserver answers")
+    assert values["unavailable"].startswith("Backfills are not listed: No Dagster webserver answers")
 
 
 def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_path, plans):
@@ -202,20 +206,40 @@ def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_
     assert f"It was never started. Carry it out with `backfill run {plan}`." in backfill("show", plan, home=tmp_path).stdout
     plans.note(plan, "started", NOW, who="ada")
     plans.note(plan, "ended", replace_minute(NOW), ending="stopped", stop="budget", why="the budget of 1 minutes is spent")
-    told = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
-    assert (told["state"], told["seconds"], told["tables"][REJECTED]["pending"]) == ("stopped", 60.0, 1)
-    assert [(event["kind"], event.get("who", "")) for event in told["events"]] == [("started", "ada"), ("ended", "")]
-    assert told["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], values["seconds"], values["tables"][REJECTED]["left"]) == ("stopped", 60.0, 1)
+    assert [(event["kind"], event.get("who", "")) for event in values["events"]] == [("started", "ada"), ("ended", "")]
+    assert values["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
 
 
-@pytest.mark.parametrize("table", [REJECTED, "raw/gone"], ids=["another code", "a table that was renamed"])
-def test_a_plan_of_former_times_is_shown_and_why_it_cannot_be_told_how_far_it_is(tmp_path, plans, table):
-    plan = kept(tmp_path, table, "1")
+def test_a_plan_of_other_code_is_shown_with_its_progress_and_without_a_server(tmp_path, plans):
+    plan = kept(tmp_path, REJECTED, "1")
+    Ledger(str(tmp_path / "lake")).append([build_of(code_version="1", plan=plan)])
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, "ended", replace_minute(NOW), ending="done")
+    shown = backfill("show", plan, home=tmp_path)
+    assert (shown.exit_code, f"Plan {plan}: done after 60 s." in shown.stdout) == (0, True)
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], values["tables"][REJECTED]["done"], values["tables"][REJECTED]["left"]) == ("done", 1, 0)
+
+
+def test_a_plan_of_other_code_that_has_ended_is_watched_to_its_end(tmp_path, plans):
+    plan = kept(tmp_path, REJECTED, "1")
+    Ledger(str(tmp_path / "lake")).append([build_of(code_version="1", plan=plan)])
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, "ended", replace_minute(NOW), ending="done")
+    watched = backfill("watch", plan, "--json", home=tmp_path)
+    values = json.loads(watched.stdout)
+    assert (watched.exit_code, values["tables"][REJECTED]["done"], values["ending"]) == (0, 1, "done")
+
+
+def test_a_plan_of_a_table_that_was_renamed_is_shown_without_its_progress_and_with_the_reason(tmp_path, plans):
+    plan = kept(tmp_path, "raw/gone", "1")
     plans.note(plan, "ended", NOW, ending="done")
     shown = backfill("show", plan, home=tmp_path)
-    assert (shown.exit_code, "How far it is cannot be told any more." in shown.stdout) == (0, True)
-    told = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
-    assert (told["state"], list(told["contents"]["reasons"]), plan in told["why"]) == ("done", [table], True)
+    assert (shown.exit_code, "Its progress cannot be worked out any more." in shown.stdout) == (0, True)
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], list(values["contents"]["reasons"]), plan in values["why"]) == ("done", ["raw/gone"], True)
 
 
 def replace_minute(at: datetime) -> datetime:

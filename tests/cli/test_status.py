@@ -16,6 +16,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import Work, at_work
+from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
 from tests.conftest import SAMPLE
@@ -29,7 +30,7 @@ CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18
 def home(tmp_path_factory) -> Path:
     """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
     home = tmp_path_factory.mktemp("home")
-    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2))
+    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2), LandingArea(SAMPLE))
     first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, inputs=inputs[day(0)], delta_version=0)
     other = dict.fromkeys(inputs[day(1)], "of other files")
     second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, inputs=other, delta_version=0)
@@ -62,10 +63,10 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
 
 
 def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_only_in_days(home):
-    told = CliRunner().invoke(
+    done = CliRunner().invoke(
         app, ["status", "--target", NAME], env={"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": "2020-03-31"}
     )
-    assert told.stdout.splitlines() == [
+    assert done.stdout.splitlines() == [
         "raw/rejected_lines  1 up to date, 227 missing, 1 outdated: source files changed, 1 failed",
         "  2019-08               =sX..............",
         "  2019-09 to 2020-03 . 213 days",
@@ -82,13 +83,13 @@ def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_onl
 
 def test_machines_get_every_day_of_every_table(home):
     done = asked("--json", "--partitions", "2019-08-15,2019-08-18", home=home)
-    told = json.loads(done.stdout)["tables"]
-    assert len(told) == 6
-    assert {day: partition["state"] for day, partition in told[NAME].items()} == {
+    values = json.loads(done.stdout)["tables"]
+    assert len(values) == 6
+    assert {day: partition["state"] for day, partition in values[NAME].items()} == {
         "2019-08-15": "up to date",
         "2019-08-18": "missing",
     }
-    assert told["raw/outage_events"]["2019-08-18"] == {"state": "missing", "why": "needs raw/rejected_lines 2019-08-18"}
+    assert values["raw/outage_events"]["2019-08-18"] == {"state": "missing", "why": "needs raw/rejected_lines 2019-08-18"}
 
 
 def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(home):
@@ -101,24 +102,25 @@ def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(hom
 
 
 def test_a_refused_day_is_explained_by_what_refused_it(home):
-    told = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
-    assert (told["state"], told["builds"][0]["message"], told["builds"][0]["who"]) == ("failed", "no_nulls_line: 3 rows", "ann")
+    values = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
+    (build,) = values["builds"]
+    assert (values["state"], build["message"], build["who"]) == ("failed", "no_nulls_line: 3 rows", "ann")
 
 
 def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
     """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to that run."""
     since = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
     with at_work(str(home / "lake"), Work(NAME, days(2, 3), "run-3", "plan-1", since)):
-        told = asked("--target", NAME, home=home).stdout.splitlines()
+        lines = asked("--target", NAME, home=home).stdout.splitlines()
         why, values = asked("--why", NAME, "2019-08-17", home=home), asked("--json", "--target", NAME, home=home)
         details = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)
         env = CALENDAR | {"BACKFILL_HOME": str(home)}
         plan = CliRunner().invoke(app, ["plan", "--partitions", "2019-08-15..2019-08-18", "--json"], env=env)
-    assert told[:2] == [
+    assert lines[:2] == [
         "raw/rejected_lines  1 up to date, 1 outdated: source files changed, 2 running",
         f"  2019-08 {' ' * 14}=s>>",
     ]
-    assert told[-3:] == [
+    assert lines[-3:] == [
         "  running: 2019-08-17..2019-08-18",
         "    run run-3",
         "= up to date  s outdated: source files changed  > running",
@@ -128,7 +130,7 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         "  run run-3, plan plan-1, since 2019-09-01 12:30:00 UTC",
     ]
     assert json.loads(values.stdout)["tables"][NAME]["2019-08-18"] == {"state": "running", "why": "run run-3"}
-    assert details["at work"] == {"run": "run-3", "plan": "plan-1", "since": "2019-09-01 12:30:00"}
+    assert details["running"] == {"run": "run-3", "plan": "plan-1", "since": "2019-09-01 12:30:00"}
     assert list(json.loads(plan.stdout)["plan"]["reasons"][NAME]) == ["2019-08-16"]
 
 

@@ -19,7 +19,7 @@ from backfill_assets.calendar import between
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.servers.child import free_port
-from backfill_assets.servers.place import running
+from backfill_assets.servers.home import running
 from tests.journeys.station import FIRST, Station, eventually
 
 SMALL = {"spark.driver.memory": "2g"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.servers.place import running
+from backfill_assets.servers.home import running
 from tests.datasets.test_oracle import EXPECTED
 from tests.journeys.conftest import environment
 from tests.journeys.station import FIRST

@@ -20,7 +20,8 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
 from backfill_assets.errors import UsageError
-from backfill_assets.servers.place import running
+from backfill_assets.servers.home import running
+from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
 from tests.journeys.conftest import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
@@ -34,7 +35,7 @@ FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
 RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
 TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_history")
 COLUMN = {table: "arrival_day" if table in RAW else "outage_day" for table in TABLES}
-SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": "backfill_assets", "scheduleName": "nightly"}
+SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "scheduleName": "nightly"}
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
     "run", "--partitions", f"{FIRST}..{LAST}", "--order", "asc", "--max-parallel", "2", "--retries", "2", "--canary", "2",

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.engine import Engine, engine_command
-from backfill_assets.servers.child import end_all, family, free_port, is_taken
+from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import settings
 from tests.conftest import SMALL
 from tests.deliveries import days
@@ -45,9 +45,9 @@ def engine(tmp_path_factory, spark) -> Iterator[Mapping[str, str]]:
         up(is_taken, made.port)
         yield environment
     finally:
-        left = family(server.pid) if psutil.pid_exists(server.pid) else []
+        left = process_tree(server.pid) if psutil.pid_exists(server.pid) else []
         server.terminate()
-        end_all(left)
+        wait_or_kill(left)
 
 
 def on_it(engine: Mapping[str, str], *arguments: str) -> None:

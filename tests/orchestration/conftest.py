@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.plan.selection import Graph
-from backfill_assets.settings import read_settings
+from backfill_assets.workspace import open_workspace
 from tests.orchestration.office import Office, Recording
 
 FIRST, LAST = date(2019, 8, 15), date(2019, 8, 18)
@@ -17,9 +15,9 @@ FIRST, LAST = date(2019, 8, 15), date(2019, 8, 18)
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    chosen = read_settings(
+    workspace = open_workspace(
         home=tmp_path, lake=str(tmp_path / "lake"), first_day=FIRST, last_day=LAST, ask_above_days=3,
         protected_days="2019-08-18", price_per_hour=2.0,
     )  # fmt: skip
     with DagsterInstance.local_temp(str(tmp_path)) as instance:
-        yield Office(chosen, instance, Recording(Graph(TABLES, chosen.calendar), Path(chosen.lake)))
+        yield Office(workspace, instance, Recording(workspace))

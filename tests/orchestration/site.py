@@ -1,4 +1,4 @@
-"""A code location on a small world, with a Dagster instance of its own, in this process."""
+"""A code location on a small world, with its own Dagster instance, in this process."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,32 +7,28 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from backfill_assets.definitions import definitions_for
-from dagster import (
-    AssetKey,
-    DagsterInstance,
-    Definitions,
-)
+from dagster import AssetKey, DagsterInstance, Definitions
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import create_execution_plan, execute_run
 from dagster._core.execution.plan.state import KnownExecutionState
 from pyspark.sql import SparkSession
 
-from backfill_assets.lake.session import SparkResource
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.calendar import Calendar
+from backfill_assets.code_location import definitions_of
+from backfill_assets.orchestration.spark import SparkResource
 from tests.deliveries import arriving, day
-from tests.world import FOUR, World, tables_on
+from tests.world import FOUR, World
 
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
-def sharing(session: SparkSession, absent: list[Exception]) -> SparkResource:
-    """The Spark resource of this test process: the session there is already, once all the errors of `absent` are raised."""
+def sharing(session: SparkSession, errors: list[Exception]) -> SparkResource:
+    """A Spark resource that raises `errors`, one at each attempt, and then yields this process's session."""
 
     class Shared(SparkResource):
-        def _init_session(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
-            if absent:
-                raise absent.pop()
+        def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
+            if errors:
+                raise errors.pop()
             self._spark_session = session
 
         def forget(self) -> None: ...
@@ -47,7 +43,6 @@ class Site:
     world: World
     defs: Definitions
     instance: DagsterInstance
-    settings: Settings
 
     def run(self, tags: Mapping[str, str] | None = None, **options: Any) -> Any:
         job = self.defs.resolve_job_def("rebuild")
@@ -74,19 +69,16 @@ class Site:
         return self.instance.get_materialized_partitions(AssetKey(name.split("/")))
 
     def failures(self, result: Any) -> dict[str, str]:
-        told = {e.step_key: e.event_specific_data.error for e in result.all_events if e.event_type_value == "STEP_FAILURE"}
-        return {str(step).replace("__", "/"): error.message for step, error in told.items()}
+        errors = {e.step_key: e.event_specific_data.error for e in result.all_events if e.event_type_value == "STEP_FAILURE"}
+        return {str(step).replace("__", "/"): error.message for step, error in errors.items()}
 
 
 @contextmanager
-def delivered(root: Path, session: SparkSession, *absent: Exception) -> Iterator[Site]:
+def delivered(root: Path, session: SparkSession, *errors: Exception) -> Iterator[Site]:
     """Four days of twenty outages each, delivered and not built."""
-    chosen = read_settings(
-        home=root, lake=str(root / "lake"), landing=str(root / "landing"), first_day=FOUR[0], last_day=FOUR[-1], spark_remote=""
-    )
-    world = World(root / "lake", root / "landing", lambda: session, chosen.calendar)
+    world = World(root / "lake", root / "landing", lambda: session, Calendar(FOUR[0], FOUR[-1]))
     for n in range(4):
         world.write(day(n), arriving(n, *range(20), began=n))
-    defs = definitions_for(chosen, tables_on(world.landing), sharing(session, list(absent)))
+    defs = definitions_of(world.workspace, sharing(session, list(errors)))
     with DagsterInstance.local_temp(str(root)) as instance:
-        yield Site(world, defs, instance, chosen)
+        yield Site(world, defs, instance)

@@ -1,4 +1,4 @@
-"""The event log that writes batches: the same events as Dagster's own, and of a batch all or nothing."""
+"""The event log that writes batches stores the same events as Dagster's own, and a batch as a whole or not at all."""
 
 from pathlib import Path
 

@@ -1,42 +1,42 @@
-"""`make_plan`: a plan is made and shown, or refused and nothing is kept."""
+"""`make_plan`: a plan is made and shown, or refused, and then nothing is kept."""
 
 from __future__ import annotations
 
 import pytest
 
 from backfill_assets.dagster_client import tags
-from tests.orchestration.office import RAW, refusal, shown
+from tests.orchestration.office import RAW, failure, metadata
 
 
 def test_a_plan_is_made_kept_and_shown_with_its_days_reasons_chunks_and_how_to_start_it(office):
     result = office.launch("make_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW))
     assert result.success
     (plan_id,) = office.plans.ids()
-    told = shown(result)
-    assert told["plan"] == plan_id
-    assert told["days"].splitlines() == [
+    shown = metadata(result)
+    assert shown["plan"] == plan_id
+    assert shown["days"].splitlines() == [
         "| table | days | which | why |",
         "| --- | --- | --- | --- |",
         "| raw/rejected_lines | 3 | 2019-08-15..2019-08-17 | 3 missing |",
         "| raw/outage_events | 3 | 2019-08-15..2019-08-17 | 3 missing |",
     ]
-    assert told["chunks"] == (
-        "- chunk 1 (canary): 4 table-days, 2019-08-15..2019-08-16\n- chunk 2: 2 table-days, 2019-08-17..2019-08-17"
+    assert shown["chunks"] == (
+        "- chunk 1 (canary): 4 partitions, 2019-08-15..2019-08-16\n- chunk 2: 2 partitions, 2019-08-17..2019-08-17"
     )
-    assert (told["expected minutes"], told["cost"], told["left out"]) == (0.0, 0.0, 0)
-    assert told["expected"].startswith("unknown for raw/rejected_lines, raw/outage_events: the canary will tell")
-    assert f'`plan: "{plan_id}"`' in told["to carry it out"]
-    assert told["runs of the plan"] == f"/runs?q[]=tag:backfill/plan={plan_id}"
+    assert (shown["expected minutes"], shown["cost"], shown["blocked"]) == (0.0, 0.0, 0)
+    assert shown["expected"].startswith("unknown for raw/rejected_lines, raw/outage_events: the canary will tell")
+    assert f'`plan: "{plan_id}"`' in shown["to carry it out"]
+    assert shown["runs of the plan"] == f"/runs?q[]=tag:backfill/plan={plan_id}"
     assert office.tags(result)[tags.PLAN] == plan_id
-    assert "  raw/outage_events: 3 day(s), 2019-08-15..2019-08-17: 3 missing" in office.said(result)
-    assert "Nothing was started." in office.said(result)
-    assert office.server.asked == 0
+    assert "  raw/outage_events: 3 day(s), 2019-08-15..2019-08-17: 3 missing" in office.log(result)
+    assert "Nothing was started." in office.log(result)
+    assert office.server.requests == 0
 
 
 def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
-    told = shown(office.launch("make_plan", partitions="2019-08-15", target="raw/rejected_lines,staging/outages"))
-    assert told["left out"] == 1
-    assert "| staging/outages | 2019-08-15 | needs staging/outage_updates" in told["left out, because it cannot be built"]
+    shown = metadata(office.launch("make_plan", partitions="2019-08-15", target="raw/rejected_lines,staging/outages"))
+    assert shown["blocked"] == 1
+    assert "| staging/outages | 2019-08-15 | needs staging/outage_updates" in shown["blocked, and not in the plan"]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
         ({"partitions": ""}, "Which days? Nothing was planned."),
         ({"partitions": "2018-01-01"}, "2018-01-01 is outside the calendar"),
         ({"partitions": "2019-08-15", "target": "raw/x"}, "There is no table raw/x."),
-        ({"partitions": "2019-08-15", "only": "late"}, "--only late is not a state."),
-        ({"partitions": "2019-08-15", "target": "staging/outages"}, "Nothing of what was requested can be built:"),
-        ({"partitions": "2019-08-15", "budget": "soon"}, "--budget soon is not a length of time."),
-        ({"partitions": "2019-08-15", "spark_conf": {"cores": "4"}}, "--spark-conf cores=4 is no Spark setting."),
-        ({"partitions": "2019-08-15", "max_parallel": 0}, "max_parallel 0 is too small. Nothing was planned."),
-        ({"partitions": "2019-08-15", "retries": -1}, "retries -1 is too small. Nothing was planned."),
+        ({"partitions": "2019-08-15", "only": "late"}, "--only late: there is no such state."),
+        ({"partitions": "2019-08-15", "target": "staging/outages"}, "Nothing of what was asked for can be built:"),
+        ({"partitions": "2019-08-15", "budget": "soon"}, "--budget soon is no length of time."),
+        ({"partitions": "2019-08-15", "spark_conf": {"cores": "4"}}, "--spark-conf cores is no"),
+        ({"partitions": "2019-08-15", "max_parallel": 0}, "--max-parallel 0 is too small. Nothing was planned."),
+        ({"partitions": "2019-08-15", "retries": -1}, "--retries -1 is too small. Nothing was planned."),
         ({"partitions": "2019-08-18"}, "2019-08-18 is protected"),
     ],
     ids=[
@@ -60,21 +60,21 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
 )  # fmt: skip
 @pytest.mark.parametrize("job", ["make_plan", "run_plan"])
 def test_what_cannot_be_planned_fails_the_run_once_with_its_reason_and_nothing_is_kept(office, job, config, said):
-    assert said in refusal(office.launch(job, **config))
+    assert said in failure(office.launch(job, **config))
     assert office.plans.ids() == []
-    assert office.server.asked == 0
+    assert office.server.requests == 0
 
 
 def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office):
-    office.chosen = office.chosen.model_copy(update={"protected_days": ""})
+    office.without_protected_days()
     many = {"partitions": "2019-08-15..2019-08-18", "target": "raw/rejected_lines"}
-    told = refusal(office.launch("make_plan", **many))
-    assert "This plan rebuilds 4 days, more than 3" in told
-    assert "flags are fields of the same names: `budget: 2h`, `'yes': true`" in told
+    message = failure(office.launch("make_plan", **many))
+    assert "This plan rebuilds 4 days, more than 3" in message
+    assert "flags are fields of the same names: `budget: 2h`, `'yes': true`" in message
     assert office.planned(**many, yes=True) in office.plans.ids()
 
 
 def test_where_nothing_needs_building_there_is_no_plan(office):
-    told = refusal(office.launch("make_plan", partitions="2019-08-15", only="failed"))
-    assert told.startswith("Nothing of what was requested needs building.")
+    message = failure(office.launch("make_plan", partitions="2019-08-15", only="failed"))
+    assert message.startswith("Nothing of what was asked for needs building.")
     assert office.plans.ids() == []

@@ -1,4 +1,4 @@
-"""Runs of a plan, as Dagster carries them out in this process: its code or none, its days forced once, its failures heeded."""
+"""Runs of a plan, as Dagster executes them in this process: with its code only, forcing days once, blocked by failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.plan import Plan, PlanOptions
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.deliveries import arriving, day, days
 from tests.orchestration.site import Site, delivered
@@ -24,29 +25,29 @@ def site(tmp_path, spark) -> Iterator[Site]:
 
 
 def kept(site: Site, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str) -> dict[str, str]:
-    """The tags of a run of a plan with these cells, which the lake has; `other` versions by table's last name."""
+    """Keep a plan of these partitions in the lake; the tags of a run of it. `other`: code versions by table's last name."""
     code = {t.name: other.get(t.name.split("/")[1], t.version) for t in site.world.tables if t.name in reasons}
-    told = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
-    plan = Plan(code, told, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options)
-    Plans(site.settings.lake).keep(plan.id, plan.contents())
+    planned = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
+    plan = Plan(code, planned, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options)
+    Plans(str(site.world.root)).keep(plan.id, plan.contents())
     return {tags.PLAN: plan.id, tags.WHO: "ada"}
 
 
 def computed(site: Site, plan: dict[str, str]) -> dict[str, list[date]]:
-    found: dict[str, list[date]] = {}
+    days_of: dict[str, list[date]] = {}
     for build in site.world.lake.ledger.builds(NAMES):
         if build.plan == plan[tags.PLAN]:
-            found.setdefault(build.table, []).append(build.day)
-    return found
+            days_of.setdefault(build.table, []).append(build.day)
+    return days_of
 
 
 def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(site: Site):
     plan = kept(site, {OUTAGES: dict.fromkeys(FOUR, "missing")}, PlanOptions(), outages="7")
     result = site.run(plan)
     assert not result.success
-    told = site.failures(result)[REJECTED]  # the first step; what comes after it has no input
-    assert f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now " in told
-    assert "Nothing was read or written. Plan again" in told
+    message = site.failures(result)[REJECTED]  # the first step; later ones have no input
+    assert f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now " in message
+    assert "Nothing was read or written. Plan again" in message
     assert site.world.lake.ledger.builds() == []
 
 
@@ -69,7 +70,7 @@ def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_
     assert computed(site, plan) == {RAW: days(1)}
 
 
-def test_a_day_that_a_plan_failed_holds_back_what_needs_it_although_an_earlier_version_stands(site: Site):
+def test_a_day_that_a_plan_failed_blocks_what_needs_it_although_an_earlier_build_was_accepted(site: Site):
     site.run()
     site.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
     site.world.write(day(2), arriving(2, *range(19), began=2))
@@ -77,9 +78,9 @@ def test_a_day_that_a_plan_failed_holds_back_what_needs_it_although_an_earlier_v
     result = site.run(plan)
     failed = {(b.table, b.day) for b in site.world.lake.ledger.builds() if b.plan and not b.succeeded}
     assert failed == {(RAW, day(1))}
-    assert f"{day(1)}: held back, needs {RAW} {day(1)}" in site.failures(result)[UPDATES]
+    assert f"{day(1)}: blocked: needs {RAW} {day(1)}" in site.failures(result)[UPDATES]
     # Outages of a day wait for two more days of updates.
-    assert f"{day(1)}: held back, needs {UPDATES} {day(1)}" in site.failures(result)[OUTAGES]
+    assert f"{day(1)}: blocked: needs {UPDATES} {day(1)}" in site.failures(result)[OUTAGES]
     assert computed(site, plan)[UPDATES] == days(2)
 
 

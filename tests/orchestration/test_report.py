@@ -1,4 +1,4 @@
-"""What Dagster is told of a day, made without a run."""
+"""The materialization of a day, made without a run."""
 
 from dataclasses import replace
 
@@ -8,14 +8,14 @@ from dagster import UrlMetadataValue
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.orchestration.report import materialization
-from backfill_assets.step.request import Order
+from backfill_assets.step.request import StepRequest
 from tests.deliveries import day
 
 
 @pytest.mark.parametrize("plan", ["ebb0d924512e", ""], ids=["of a plan", "without a plan"])
-def test_a_day_links_to_the_runs_of_the_plan_it_was_built_for_on_whatever_host_it_is_seen(plan):
-    build = replace(Order("run", plan=plan).failed(TABLES[0], day(0), ""), outcome="accepted", fingerprint="f")
-    told = materialization(asset_key(TABLES[0]), build, new=True).metadata
-    link = told.get("runs of the plan")
+def test_a_day_links_to_the_runs_of_its_plan_without_naming_a_host(plan):
+    build = replace(StepRequest("run", plan=plan).failed(TABLES[0], day(0), ""), outcome="accepted", fingerprint="f")
+    metadata = materialization(asset_key(TABLES[0]), build, new=True).metadata
+    link = metadata.get("runs of the plan")
     assert link == (UrlMetadataValue("/runs?q[]=tag:backfill/plan=ebb0d924512e") if plan else None)
-    assert ("plan" in told) == bool(plan)
+    assert ("plan" in metadata) == bool(plan)

@@ -1,4 +1,4 @@
-"""Room for runs on one machine, by dagster.yaml and Dagster's counting: plans neither fill it nor stand in their own way."""
+"""The concurrency limits of dagster.yaml: runs of plans leave room for chunks and for the nightly run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dagster_shared.yaml_utils import load_run_config_yaml
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.jobs import plan_jobs
-from backfill_assets.settings import PROJECT, settings
+from backfill_assets.servers.home import DAGSTER_YAML
+from backfill_assets.workspace import open_workspace
 
-SETTINGS: Any = load_run_config_yaml((PROJECT / "dagster.yaml").read_text())
+SETTINGS: Any = load_run_config_yaml(DAGSTER_YAML.read_text())
 RUNS = SETTINGS["concurrency"]["runs"]
-(LAUNCHER,) = [job.run_tags for job in plan_jobs(settings()) if job.name == "run_plan"]
+(LAUNCHER,) = [job.run_tags for job in plan_jobs(open_workspace()) if job.name == "run_plan"]
 NIGHTLY = {"dagster/schedule_name": "nightly"}
 
 
@@ -25,15 +26,15 @@ def chunk(plan: int) -> Mapping[str, str]:
 
 
 def started(queue: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """Those of a queue that are started beside each other, in order: what the daemon's look at the queue comes to."""
+    """The runs of a queue that the daemon starts in one iteration, in order."""
     counter = TagConcurrencyLimitsCounter(RUNS["tag_concurrency_limits"], [])
-    found: list[Mapping[str, str]] = []
-    for each in queue:
-        run = DagsterRun(job_name="any", tags={**each})
-        if not counter.is_blocked(run) and len(found) < RUNS["max_concurrent_runs"]:
+    started_tags: list[Mapping[str, str]] = []
+    for run_tags in queue:
+        run = DagsterRun(job_name="any", tags={**run_tags})
+        if not counter.is_blocked(run) and len(started_tags) < RUNS["max_concurrent_runs"]:
             counter.update_counters_with_launched_item(run)
-            found.append(each)
-    return found
+            started_tags.append(run_tags)
+    return started_tags
 
 
 @pytest.mark.parametrize("many", [1, 2, 9])
@@ -42,7 +43,7 @@ def test_a_chunk_starts_however_many_runs_wait_for_chunks(many):
     assert chunk(0) in started([*launchers, chunk(0)])
 
 
-def test_a_nightly_run_starts_however_much_is_asked_for_by_plans():
+def test_a_nightly_run_starts_however_many_runs_of_plans_are_queued():
     plans = [each for n in range(9) for each in ({**LAUNCHER, tags.PLAN: f"p{n}"}, chunk(n), chunk(n))]
     assert NIGHTLY in started([*plans, NIGHTLY])
     assert NIGHTLY in started([*reversed(plans), NIGHTLY])

@@ -1,4 +1,4 @@
-"""`run_plan`: a plan is carried out to its end, or left so that it can be gone on with."""
+"""`run_plan`: a plan is carried out to its end, or left so that it can be continued."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from pathlib import Path
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.plan.history import state_of
-from tests.orchestration.office import RAW, refusal, shown
+from tests.orchestration.office import RAW, failure, metadata
 
 
 def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target=",".join(RAW), reason="late files")
     result = office.launch("run_plan", {"user": "ada"}, plan=plan_id)
     assert result.success
-    told = shown(result)
-    assert (told["plan"], told["ending"], told["runs of the plan"]) == (plan_id, "done", tags.runs_of(plan_id))
-    rows = [line.split(" | ")[:4] for line in told["outcome"].splitlines()[2:]]
+    shown = metadata(result)
+    assert (shown["plan"], shown["ending"], shown["runs of the plan"]) == (plan_id, "done", tags.runs_of(plan_id))
+    rows = [line.split(" | ")[:4] for line in shown["outcome"].splitlines()[2:]]
     assert rows == [[f"| {name}", "3 of 3", "3", "0"] for name in RAW]
     assert {b.tags[tags.PLAN] for b in office.server.backfills} == {plan_id}
     assert {b.tags[tags.WHO] for b in office.server.backfills} == {"ada"}
     assert set(office.server.built.values()) == {1}
     events = [event for event in office.plans.events(plan_id) if event.kind != "requested"]
-    assert [(event.kind, event.facts.get("who", event.facts.get("ending"))) for event in events] == [
-        ("started", "ada"), ("ended", "done"),
-    ]  # fmt: skip
+    assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in events] == [("started", "ada"), ("ended", "done")]
     assert office.tags(result) == {"user": "ada", tags.LAUNCHER: "run_plan", tags.PLAN: plan_id}
-    said = office.said(result)
-    assert "0 of 2 chunk(s) over, running: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
+    said = office.log(result)
+    assert "0 of 2 chunk(s) over, at work: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
     assert len(said.splitlines()) == len(set(said.splitlines()))
 
 
@@ -39,7 +37,7 @@ def test_without_a_plan_one_is_made_and_carried_out_in_one_go(office):
     assert result.success
     (plan_id,) = office.plans.ids()
     assert state_of(office.plans.events(plan_id)) == "done"
-    assert f"Plan {plan_id}" in office.said(result)
+    assert f"Plan {plan_id}" in office.log(result)
     assert office.server.backfills[0].tags[tags.WHO] == getpass.getuser()
 
 
@@ -48,24 +46,24 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     assert office.launch("run_plan", **wanted).success
     result = office.launch("run_plan", **wanted)
     assert result.success
-    assert "Nothing of what was requested needs building." in office.said(result)
+    assert "Nothing of what was asked for needs building." in office.log(result)
     assert len(office.server.backfills) == 1
 
 
 def test_a_plan_that_is_not_done_fails_its_run_which_tells_what_is_left_and_how_to_go_on(office):
     office.server.failing = {(RAW[0], date(2019, 8, 16))}
     result = office.launch("run_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW), canary=0)
-    told = refusal(result)
+    message = failure(result)
     (plan_id,) = office.plans.ids()
-    assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in told
-    assert f"blocked: {RAW[1]} 2019-08-16" in told
+    assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in message
+    assert f"blocked back: {RAW[1]} 2019-08-16" in message
     assert (
-        f"2 partition(s) are not built; what is built stays. Correct what is named above, then `backfill resume {plan_id}`"
-        in told
+        f"2 day(s) of tables are not built; what is built stays. Mend what is named above, then `backfill resume {plan_id}`"
+        in message
     )
-    assert "Or re-execute this run." in told
-    assert shown(result)["ending"] == "partial"
-    assert f"- failed: {RAW[0]} 2019-08-16" in shown(result)["not built"]
+    assert "Or re-execute this run." in message
+    assert metadata(result)["ending"] == "partial"
+    assert f"- failed: {RAW[0]} 2019-08-16" in metadata(result)["not built"]
 
 
 def test_a_run_that_is_executed_again_goes_on_with_the_plan_it_had(office):
@@ -80,21 +78,21 @@ def test_a_run_that_is_executed_again_goes_on_with_the_plan_it_had(office):
 
 
 def test_a_cancelled_run_leaves_its_plan_open_launches_nothing_more_and_says_how_to_go_on(office):
-    """Dagster cancels a run so: it writes down that it was asked to, and sends this signal."""
+    """Dagster terminates a run by setting its status to CANCELING and sending this signal."""
 
     def cancel(_: float) -> None:
         office.instance.report_run_canceling(office.instance.get_runs()[0])
         os.kill(os.getpid(), signal.SIGINT)
 
-    office.server.looks_needed, office.sleep = 10**6, cancel
+    office.server.polls_needed, office.sleep = 10**6, cancel
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines")
     result = office.launch("run_plan", plan=plan_id)
     assert not result.success
     assert office.instance.get_run_by_id(result.run_id).status.value == "CANCELED"
-    assert f"plan {plan_id} stays open" in office.said(result)
+    assert f"plan {plan_id} stays open" in office.log(result)
     assert state_of(office.plans.events(plan_id)) == "open"
     assert len(office.server.backfills) == 1
-    office.server.looks_needed, office.sleep = 1, lambda _: None
+    office.server.polls_needed, office.sleep = 1, lambda _: None
     assert office.launch("run_plan", again=result).success
     assert set(office.server.requested().values()) == {1}
 
@@ -106,41 +104,41 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
         office.plans.note(plan_id, "cancelled", datetime.now(UTC))
 
     office.sleep = give_up
-    told = refusal(office.launch("run_plan", plan=plan_id))
-    assert "the plan was cancelled" in told
+    message = failure(office.launch("run_plan", plan=plan_id))
+    assert "the plan was cancelled" in message
     assert state_of(office.plans.events(plan_id)) == "cancelled"
     assert len(office.server.backfills) == 1
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
-    assert "There is no plan aaaabbbbcccc in this lake. Nothing was started. It has none yet" in refusal(
+    assert "There is no plan aaaabbbbcccc. Nothing was started. There is none here yet" in failure(
         office.launch("run_plan", plan="aaaabbbbcccc")
     )
 
 
 def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines")
-    kept = Path(office.chosen.lake) / "_plans" / f"{plan_id}.json"
+    kept = Path(office.workspace.lake.root) / "_plans" / f"{plan_id}.json"
     kept.write_text(kept.read_text().replace("2019-08-17", "2019-08-18"))
-    assert f"Plan {plan_id} is not what was planned" in refusal(office.launch("run_plan", plan=plan_id))
+    assert f"Plan {plan_id} is not what was planned" in failure(office.launch("run_plan", plan=plan_id))
     assert office.server.backfills == []
 
 
 def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
-    told = refusal(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
-    assert told == ("A plan is carried out as it was made: leave out force, reason, or leave out plan. Nothing was started.")
+    message = failure(office.launch("run_plan", plan=plan_id, force=True, reason="again"))
+    assert message == ("A plan is carried out as it was made: leave out force, reason, or leave out plan. Nothing was started.")
 
 
 def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     with office.plans.exclusive(plan_id):
-        told = refusal(office.launch("run_plan", plan=plan_id))
-    assert f"Another command is carrying out plan {plan_id}. Nothing was launched." in told
+        message = failure(office.launch("run_plan", plan=plan_id))
+    assert f"Another command is at work on plan {plan_id}. Nothing was launched." in message
 
 
 def test_a_webserver_without_daemons_is_told_before_the_plan_is_called_started(office):
-    office.server.ill = True
+    office.server.unhealthy = True
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
-    assert "these daemons do not run: BACKFILL" in refusal(office.launch("run_plan", plan=plan_id))
+    assert "these daemons do not run: BACKFILL" in failure(office.launch("run_plan", plan=plan_id))
     assert office.plans.events(plan_id) == []

@@ -1,4 +1,4 @@
-"""Runs as Dagster carries them out, in this process: what is told of each day, and what a bad day does to a run."""
+"""Runs as Dagster executes them, in this process: the events of each day, and what a day that fails does to a run."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -104,10 +104,10 @@ def _rewrite(path: Any, text: str) -> None:
 def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_rows(refused):
     site, result = refused
     assert not result.success
-    told = site.failures(result)[UPDATES].splitlines()
-    assert told[0].endswith("staging/outage_updates: 1 day(s) failed, 0 held back, 3 stand.")
-    assert told[1] == "  2019-08-17: unparsed_at_most: unreadable: customers 20 of 20"
-    rows = [line for line in told if line.startswith("      {")]
+    lines = site.failures(result)[UPDATES].splitlines()
+    assert lines[0].endswith("staging/outage_updates: 1 day(s) failed, 0 blocked, 3 built.")
+    assert lines[1] == "  2019-08-17: unparsed_at_most: unreadable: customers 20 of 20"
+    rows = [line for line in lines if line.startswith("      {")]
     assert len(rows) == 5
     assert all('"outage_number": "2' in row for row in rows)
     assert checks(result, UPDATES)["2019-08-17", "unparsed_at_most"] is False
@@ -118,7 +118,7 @@ def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
     site, result = refused
     assert site.materialized(UPDATES) == EVERY - {"2019-08-17"}
     assert {r["outage_day"] for r in site.world.rows(OUTAGES)} == {day(3)}  # the days before wait for the third
-    assert "held back, needs staging/outage_updates 2019-08-17" in site.failures(result)[OUTAGES]
+    assert "blocked: needs staging/outage_updates 2019-08-17" in site.failures(result)[OUTAGES]
 
 
 def test_a_re_execution_from_failure_after_mending_builds_the_rest(site):
@@ -150,8 +150,8 @@ def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
 
 
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
-    told = site.failures(site.run(write_mode="merge"))[REJECTED]
-    assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in told
+    message = site.failures(site.run(write_mode="merge"))[REJECTED]
+    assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in message
 
 
 def test_a_spark_setting_that_comes_too_late_fails_the_step_once_and_before_any_file_is_looked_at(site):

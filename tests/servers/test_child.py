@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.servers.child import Child, end, family
+from backfill_assets.servers.child import Child, process_tree, stop
 
 # Nobody waits for these sleeps: a server and its own child, up until the test ends them.
 STUBBORN = """
@@ -23,9 +23,9 @@ def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: P
     child = Child("stubborn", [sys.executable, "-c", STUBBORN], dict(os.environ), tmp_path / "logs" / "log", tmp_path)
     child.start()
     waiting = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda ok: not ok))
-    waiting(lambda: "ready" in child.last_words())
-    members = family(child.pid)
+    waiting(lambda: "ready" in child.log_tail())
+    members = process_tree(child.pid)
     assert len(members) == 2
-    end([child], patience=0.5)
+    stop([child], patience=0.5)
     assert [m for m in members if m.is_running() and m.status() != psutil.STATUS_ZOMBIE] == []
     assert not child.alive

@@ -1,0 +1,154 @@
+"""The home of the servers: Dagster's folder, their environment, the lock of the home and the record of what runs on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+from httpx import BaseTransport
+
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.servers.child import process_tree, wait_or_kill
+from backfill_assets.settings import Settings
+
+DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
+
+# A step logs an event for each day and rule; written one by one, sixty days took longer to report than to compute.
+EVENT_BATCH_SIZE = "1000"
+
+
+def dagster_home(settings: Settings) -> Path:
+    return Path(os.environ.get("DAGSTER_HOME") or settings.dagster_home).expanduser().absolute()
+
+
+def prepare(settings: Settings) -> Path:
+    """Create Dagster's folder with this package's dagster.yaml. A folder named by DAGSTER_HOME keeps a dagster.yaml it has."""
+    home = dagster_home(settings)
+    home.mkdir(parents=True, exist_ok=True)
+    target = home / "dagster.yaml"
+    if home == settings.dagster_home or not target.exists():
+        shutil.copyfile(DAGSTER_YAML, target)
+    settings.landing.mkdir(parents=True, exist_ok=True)
+    _make_databases(settings, home)
+    return home
+
+
+def _make_databases(settings: Settings, home: Path) -> None:
+    """Create Dagster's databases in one process: created by three at once, they have ended up at two versions and unusable."""
+    made = home / ".databases_made"
+    if made.exists():
+        return
+    command = [sys.executable, "-m", "dagster", "instance", "info"]
+    result = subprocess.run(command, env=environment(settings), capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise ServiceUnavailable(
+            f"Dagster cannot use its folder {home}. Nothing was started. Repair it, or set DAGSTER_HOME to another. "
+            f"Dagster's message:\n{result.stderr[-800:]}"
+        )
+    made.touch()
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """This process's environment with every setting in it, so that no child reads another .env."""
+    values = {f"BACKFILL_{name.upper()}": _text(value) for name, value in settings if value is not None and value != ()}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
+    batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
+    path = os.pathsep.join(filter(None, [str(settings.project_folder), os.environ.get("PYTHONPATH")]))
+    dagster = {"DAGSTER_HOME": str(dagster_home(settings)), "DAGSTER_EVENT_BATCH_SIZE": batch, "PYTHONPATH": path}
+    return inherited | values | dagster
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
+    """The webserver that the settings name, or the one that runs on this home. `transport` is for tests."""
+    record = None if "dagster_url" in settings.model_fields_set else running(settings.home)
+    return Dagster(record.url if record else settings.dagster_url, transport)
+
+
+@dataclass(frozen=True)
+class Running:
+    """The record of running servers in `servers.json` of the home. It never holds the engine's token."""
+
+    url: str
+    pid: int
+    children: Mapping[str, int]
+    engine_port: int | None = None
+
+    def write(self, home: Path) -> None:
+        draft = _record_file(home).with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(_record_file(home))
+
+
+def running(home: Path) -> Running | None:
+    """The record of the servers that run on this home; None if none do."""
+    record = _read_record(home)
+    return record if record and _live_process(record.pid, home) else None
+
+
+@contextmanager
+def only_servers(settings: Settings) -> Iterator[None]:
+    """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder left behind are stopped."""
+    home = settings.home
+    home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(home / "servers.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        record = running(home)
+        where = f" at {record.url} (process {record.pid})" if record else ""
+        raise UsageError(
+            f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them with Ctrl-C first; "
+            "or set BACKFILL_HOME to another folder."
+        ) from None
+    try:
+        _stop_orphans(home)
+        yield
+    finally:
+        _record_file(home).unlink(missing_ok=True)
+        lock.release()
+
+
+def _stop_orphans(home: Path) -> None:
+    record = _read_record(home)
+    alive = [process for pid in (record.children.values() if record else ()) if (process := _live_process(pid, home))]
+    orphans = [member for process in alive for member in process_tree(process.pid)]
+    for process in orphans:
+        process.terminate()
+    wait_or_kill(orphans)
+
+
+def _record_file(home: Path) -> Path:
+    return home / "servers.json"
+
+
+def _read_record(home: Path) -> Running | None:
+    try:
+        return Running(**json.loads(_record_file(home).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _live_process(pid: int, home: Path) -> psutil.Process | None:
+    """The recorded process, if it is alive; None if its id was reused by a process younger than the record."""
+    try:
+        process = psutil.Process(pid)
+        older = process.create_time() <= _record_file(home).stat().st_mtime + 1
+        return process if older and process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.Error, OSError):
+        return None

@@ -1,0 +1,76 @@
+"""One set of servers on a home, and no process left behind by servers that were killed."""
+
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+import pytest
+
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.engine import Engine, as_properties, engine_command
+from backfill_assets.servers.child import Child, stop
+from backfill_assets.servers.home import Running, environment, only_servers, prepare, running
+from backfill_assets.settings import PROJECT, read_settings
+
+# A server that runs until the test stops it; nothing waits for the sleep.
+SLEEPING = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return read_settings(home=tmp_path / "home", lake="", landing="", last_day="2019-10-13")
+
+
+def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address_of_the_first(settings):
+    with only_servers(settings):
+        Running("http://127.0.0.1:3111", os.getpid(), {}).write(settings.home)
+        with (
+            pytest.raises(UsageError, match=rf"already run on .* at http://127.0.0.1:3111 \(process {os.getpid()}\)"),
+            only_servers(settings),
+        ):
+            pass
+        assert running(settings.home) == Running("http://127.0.0.1:3111", os.getpid(), {})
+    assert running(settings.home) is None
+
+
+def test_children_of_servers_that_were_killed_are_stopped_at_the_next_start(settings, tmp_path):
+    orphan = Child("daemon", SLEEPING, dict(os.environ), tmp_path / "log", tmp_path)
+    orphan.start()
+    try:
+        settings.home.mkdir()
+        Running("http://127.0.0.1:3111", 2**22 + 1, {"daemon": orphan.pid}).write(settings.home)
+        with only_servers(settings):
+            assert not orphan.alive
+    finally:
+        stop([orphan])
+
+
+def test_children_get_every_setting_in_their_environment(settings):
+    values = environment(settings)
+    assert values["BACKFILL_LAKE"] == str(settings.home / "lake")
+    assert (values["BACKFILL_LAST_DAY"], values["BACKFILL_DAYS_PER_RUN"]) == ("2019-10-13", "1000")
+    assert json.loads(values["BACKFILL_SPARK_CONF"]) == settings.spark_conf
+    places: dict[str, Any] = {name: values[f"BACKFILL_{name.upper()}"] for name in ("home", "lake", "landing")}
+    assert read_settings(**places).lake == settings.lake
+
+
+def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
+    home = prepare(settings)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: true}\n")
+    prepare(settings)
+    assert (home / "dagster.yaml").read_text() == (PROJECT / "dagster.yaml").read_text()
+
+
+def test_the_token_is_on_no_command_line_and_in_no_file(settings):
+    engine = Engine(15002)
+    command = engine_command(settings, engine, settings.home / "engine")
+    written = settings.home / "engine" / "engine.properties"
+    assert engine.token not in " ".join(command) + written.read_text() + repr(engine)
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    assert "spark.connect.grpc.binding.address=127.0.0.1\n" in written.read_text()
+
+
+def test_a_value_with_a_backslash_reaches_spark_whole():
+    assert as_properties({"a": "C:\\jars"}) == "a=C:\\\\jars\n"
