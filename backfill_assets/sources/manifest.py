@@ -1,7 +1,7 @@
 """The manifest of a landing area: the files of each day, and what reading them showed.
 
-A file is read once; while its size and times stay the same, its contents count as unchanged. The manifest is saved in a file, so
-that the next process need not read the landing area again. Losing that file costs time and nothing else.
+A file is read once; while its size and times stay the same, its contents count as unchanged. The manifest is saved in a file,
+so that the next process need not read the landing area again. Losing that file costs time and nothing else.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from backfill_assets.errors import SourceError
 
 @dataclass(frozen=True)
 class LandingArea:
-    """The folder `root` that deliveries arrive in. The manifests of its files are saved in the folder `cache`, if it is given."""
+    """The folder `root` that deliveries arrive in. Manifests of its files are saved in the folder `cache`, if it is given."""
 
     root: Path
     cache: Path | None = None
