@@ -1,7 +1,8 @@
-"""A project of one's own, from nothing: the README's example, typed as it stands there, in an empty folder."""
+"""A project of one's own, from nothing: the README's example, typed as it stands there."""
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import duckdb
@@ -13,8 +14,12 @@ from tests.journeys.conftest import PROJECT, Up, environment
 from tests.journeys.station import FIRST, Station
 
 README = (PROJECT / "README.md").read_text()
-FILES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)```$", README, re.MULTILINE | re.DOTALL))
-(COMMANDS,) = re.findall(r"```bash\n(backfill status\nbackfill plan [^`]*?)```", README)
+BASH = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+(SETUP,) = [block for block in BASH if "pyproject.toml" in block]
+(COMMANDS,) = [block for block in BASH if "backfill up" in block]
+(MODULE,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "definitions(" in block]
+
+TABLES = ["staging/orders", "features/store_sales"]
 
 # The same tables, computed by DuckDB from the delivered files.
 LINES = "SELECT regexp_extract(filename, '([0-9-]{10}).jsonl', 1)::DATE AS day, * FROM read_json('{}/*.jsonl', filename = true)"
@@ -28,12 +33,11 @@ FEATURES = f"""
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty folder, and then the README's files in it."""
-    folder = tmp_path_factory.mktemp("own")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    """The project's folder, made by the README's commands; its module is the README's too."""
+    empty = tmp_path_factory.mktemp("own")
+    subprocess.run(["bash", "-ec", SETUP], cwd=empty, check=True)
+    (empty / "shop" / "shop.py").write_text(MODULE)
+    return empty / "shop"
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +72,12 @@ def rows(folder: Path, table: str) -> list[tuple[object, ...]]:
 
 
 def test_status_and_plan_find_the_project_and_its_deliveries(printed):
-    assert re.findall(r"^(\S+)  2 missing$", printed["status"], re.MULTILINE) == [
-        "raw/orders", "staging/orders", "features/store_sales",
-    ]  # fmt: skip
-    assert re.findall(r"│ (\S+) +│ 2 +│ 2024-06-01\.\.2024-06-02", printed["plan"]) == [
-        "raw/orders", "staging/orders", "features/store_sales",
-    ]  # fmt: skip
+    assert re.findall(r"^(\S+)  2 missing$", printed["status"], re.MULTILINE) == TABLES
+    assert re.findall(r"│ (\S+) +│ 2 +│ 2024-06-01\.\.2024-06-02", printed["plan"]) == TABLES
 
 
 def test_after_the_run_every_day_is_up_to_date(printed):
-    assert re.findall(r"^(\S+)  2 up to date$", printed["status again"], re.MULTILINE) == [
-        "raw/orders", "staging/orders", "features/store_sales",
-    ]  # fmt: skip
+    assert re.findall(r"^(\S+)  2 up to date$", printed["status again"], re.MULTILINE) == TABLES
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,6 @@ def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(folder, p
 
 
 def test_everything_is_in_the_projects_folder(folder, printed):
-    assert {name.name for name in folder.iterdir()} - {"__pycache__"} == {
-        *(Path(name).parts[0] for name in FILES),
-        ".backfill",
-    }
+    assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {
+        "pyproject.toml", ".env", "shop.py", "deliveries", ".backfill",
+    }  # fmt: skip

@@ -1,1 +1,1 @@
-"""datasets: a source with its tables in the three layers. What another project replaces."""
+"""datasets: sources with their tables in the three layers. A project of one's own takes their place."""

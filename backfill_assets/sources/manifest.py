@@ -1,7 +1,7 @@
-"""What lies in a landing area: the files of each day, and what their bytes say.
+"""The manifest of a landing area: the files of each day, and what reading them showed.
 
-A file is read through once; after that its size and times tell that it is still the same. What was found is kept in a file, so
-that the next process does not read it again either: losing that costs time and nothing else.
+A file is read once; while its size and times stay the same, its contents count as unchanged. The manifest is saved in a file,
+so that the next process need not read the landing area again. Losing that file costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -24,59 +24,59 @@ ENDINGS = tuple(f".{kind}{packed}" for kind in ("jsonl", "json", "ndjson") for p
 LONGEST_LINE = 1 << 20
 YEAR = re.compile(r"year=(\d{4})")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-# A file that changed this recently may change again without its times telling: clocks of file systems tick slowly.
+# A file that changed this recently may change again without another time stamp: file systems have coarse clocks.
 SETTLED_S = 2.0
 
 
 def files_by_day(top: Path, days: Collection[date]) -> dict[date, list[Path]]:
-    """The files delivered for each of `days`, in order; every folder on the way is looked at once, and no other."""
-    found: dict[date, list[Path]] = {day: [] for day in days}
+    """The files delivered for each of `days`, in order. Only the folders that may hold them are listed, each once."""
+    files: dict[date, list[Path]] = {day: [] for day in days}
     years, months = {f"{day:%Y}" for day in days}, {f"{day:%Y-%m}" for day in days}
-    for entry in _shown(top):
+    for entry in _visible(top):
         of_year = YEAR.fullmatch(entry.name)
         if of_year and of_year[1] in years:
-            for month in _parts(entry, "month"):
+            for month in _partitions(entry, "month"):
                 if f"{of_year[1]}-{month.name[6:]}" in months:
-                    for each in _parts(month, "day"):
-                        _add(found, f"{of_year[1]}-{month.name[6:]}-{each.name[4:]}", _below(each))
+                    for day in _partitions(month, "day"):
+                        _add(files, f"{of_year[1]}-{month.name[6:]}-{day.name[4:]}", _files_below(day))
         elif entry.is_dir():
-            _add(found, entry.name, _below(entry))
+            _add(files, entry.name, _files_below(entry))
         else:
-            _add(found, entry.name[:10], iter([Path(entry)]))
-    return {day: sorted(files) for day, files in found.items()}
+            _add(files, entry.name[:10], iter([Path(entry)]))
+    return {day: sorted(paths) for day, paths in files.items()}
 
 
-def _add(found: dict[date, list[Path]], name: str, files: Iterator[Path]) -> None:
+def _add(files: dict[date, list[Path]], name: str, paths: Iterator[Path]) -> None:
     try:
         day = date.fromisoformat(name) if DAY.fullmatch(name) else None
     except ValueError:
         return
-    if day in found:
-        found[day] += [path for path in files if path.name.endswith(ENDINGS)]
+    if day in files:
+        files[day] += [path for path in paths if path.name.endswith(ENDINGS)]
 
 
-def _shown(folder: Path | os.DirEntry[str]) -> Iterator[os.DirEntry[str]]:
-    """Names that begin with _ or . are uploads under way; Spark does not read them either."""
+def _visible(folder: Path | os.DirEntry[str]) -> Iterator[os.DirEntry[str]]:
+    """The entries of a folder, if it exists. Names that begin with _ or . are unfinished uploads; Spark skips them too."""
     if Path(folder).is_dir():
         with os.scandir(folder) as entries:
             yield from (entry for entry in entries if not entry.name.startswith(("_", ".")))
 
 
-def _parts(folder: os.DirEntry[str], kind: str) -> Iterator[os.DirEntry[str]]:
-    return (entry for entry in _shown(folder) if re.fullmatch(rf"{kind}=\d\d", entry.name))
+def _partitions(folder: os.DirEntry[str], column: str) -> Iterator[os.DirEntry[str]]:
+    return (entry for entry in _visible(folder) if re.fullmatch(rf"{column}=\d\d", entry.name))
 
 
-def _below(folder: os.DirEntry[str]) -> Iterator[Path]:
-    for entry in _shown(folder):
+def _files_below(folder: os.DirEntry[str]) -> Iterator[Path]:
+    for entry in _visible(folder):
         if entry.is_dir(follow_symlinks=False):  # a link to a folder could lead back to this one
-            yield from _below(entry)
+            yield from _files_below(entry)
         elif entry.is_file():
             yield Path(entry)
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a file's bytes say: their hash, whether there is a line in it, whether it ends within one."""
+class FileContents:
+    """What reading a file showed: a hash of its bytes, whether it has no lines, whether its last line is cut off."""
 
     content: str
     empty: bool
@@ -85,45 +85,46 @@ class Facts:
 
 @dataclass
 class Manifest:
-    """The facts of files, by name, size and times; those of files that have settled are kept at `path`, if one is given."""
+    """The contents of files by name, size and times. Those of files that have settled are saved at `path`, if it is given."""
 
     path: Path | None = None
     clock: Callable[[], float] = time.time
-    known: dict[str, list[Any]] = field(default_factory=dict)
-    fresh: dict[str, list[Any]] = field(default_factory=dict)
-    news: bool = False
+    settled: dict[str, list[Any]] = field(default_factory=dict)
+    unsettled: dict[str, list[Any]] = field(default_factory=dict)
+    changed: bool = False
 
     def __post_init__(self) -> None:
         try:
-            self.known = json.loads(self.path.read_text()) if self.path else {}
+            self.settled = json.loads(self.path.read_text()) if self.path else {}
         except (OSError, ValueError):
-            self.known = {}
+            self.settled = {}
 
-    def facts(self, file: Path) -> Facts:
+    def contents(self, file: Path) -> FileContents:
+        """The contents of `file`, which is read only if the manifest does not have it as it is now."""
         state = file.stat()
         stamp = [state.st_size, state.st_mtime_ns, state.st_ctime_ns]
-        for kept in (self.known.get(str(file)), self.fresh.get(str(file))):
-            if kept and kept[0] == stamp:
-                return Facts(**kept[1])
-        found = Facts(_hash(file), not _holds_something(file), _cut_off(file))
-        settled = self.clock() - max(state.st_mtime, state.st_ctime) > SETTLED_S
-        (self.known if settled else self.fresh)[str(file)] = [stamp, asdict(found)]
-        self.news = self.news or settled
-        return found
+        for entry in (self.settled.get(str(file)), self.unsettled.get(str(file))):
+            if entry and entry[0] == stamp:
+                return FileContents(**entry[1])
+        contents = FileContents(_hash(file), not _has_lines(file), _cut_off(file))
+        has_settled = self.clock() - max(state.st_mtime, state.st_ctime) > SETTLED_S
+        (self.settled if has_settled else self.unsettled)[str(file)] = [stamp, asdict(contents)]
+        self.changed = self.changed or has_settled
+        return contents
 
-    def keep(self) -> None:
-        """Write down what is new, whole or not at all."""
-        if self.path and self.news:
+    def save(self) -> None:
+        """Write the manifest, if it has changed, whole or not at all."""
+        if self.path and self.changed:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            beside = self.path.with_suffix(f".{os.getpid()}")
-            beside.write_text(json.dumps(self.known))
-            beside.replace(self.path)
-            self.news = False
+            draft = self.path.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(self.settled))
+            draft.replace(self.path)
+            self.changed = False
 
 
 @cache
 def manifest_at(path: Path | None) -> Manifest:
-    """The one manifest of this process that is kept at `path`."""
+    """The one manifest of this process that is saved at `path`."""
     return Manifest(path)
 
 
@@ -132,7 +133,7 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
 
 
-def _holds_something(path: Path) -> bool:
+def _has_lines(path: Path) -> bool:
     opened = gzip.open if path.name.endswith(".gz") else open
     try:
         with opened(path, "rb") as file:
@@ -142,7 +143,7 @@ def _holds_something(path: Path) -> bool:
 
 
 def _cut_off(path: Path) -> bool:
-    """Whether a plain file ends within a line. Of a packed one, reading it to its end tells."""
+    """Whether a plain file ends within a line. A compressed one that is cut off cannot be read to its end: see `fault`."""
     if path.name.endswith(".gz"):
         return False
     with path.open("rb") as file:
@@ -156,7 +157,7 @@ def _cut_off(path: Path) -> bool:
 
 
 def fault(path: Path) -> str:
-    """Why a packed file cannot be read to its end; nothing if it can."""
+    """Why a compressed file cannot be read to its end; an empty text if it can."""
     if not path.name.endswith(".gz"):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What a source is: where a raw table's lines come from, one delivery a day."""
+"""What a source is: where the rows of a raw table come from, one delivery per day."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from backfill_assets.errors import SourceError
 
 @dataclass(frozen=True)
 class LandingArea:
-    """The folder that deliveries arrive in; what is known of their files is kept in the folder `cache`, if there is one."""
+    """The folder `root` that deliveries arrive in. Manifests of its files are saved in the folder `cache`, if it is given."""
 
     root: Path
     cache: Path | None = None
 
 
 class Source(Protocol):
-    """Deliveries by day. What every method says of a day depends on the files of that day alone."""
+    """Deliveries by day. What a method answers about a day depends on the delivery of that day alone.
+
+    A class with these methods is a source: an entry of `reads` in `@table`. Its code is part of the table's code version.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name under which a build records what it was made from."""
+        ...
 
     def fingerprints(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, str | SourceError]:
-        """A hash of what was delivered for each of `days`; SourceError where that is missing or unusable."""
+        """A hash of what was delivered for each of `days`, or the SourceError that says why it cannot be used."""
         ...
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """One sentence for each file of `day`: name, size in bytes, hash. SourceError if the delivery is unusable."""
+        """One sentence per file of `day`: name, size in bytes, hash. Raises SourceError if the delivery cannot be used."""
         ...
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
@@ -38,9 +43,9 @@ class Source(Protocol):
         ...
 
     def read(self, area: LandingArea, spark: Any, days: Sequence[date]) -> Any:
-        """The lines of `days` as a DataFrame, each with its day."""
+        """The delivered rows of `days` as a DataFrame, each with its day. Raises SourceError if a delivery cannot be used."""
         ...
 
     def damaged(self, area: LandingArea, days: Sequence[date]) -> dict[date, str]:
-        """The days with a file that cannot be read to its end, and why."""
+        """The days whose delivery turns out to be damaged when it is read to its end, each with a sentence that says why."""
         ...

@@ -1,4 +1,4 @@
-"""Which files belong to which day, and what is known of them without reading them again."""
+"""Which files belong to which day, and what the manifest knows about them without reading them again."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_anything_else_is_not(tmp_path, name):
 def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
     put(tmp_path, BELONGS["a folder named for the day"].replace("08-15", "08-16"))
     expected = sorted(put(tmp_path, name) for name in BELONGS.values())
-    found = files_by_day(tmp_path, days(0, 1, 2))
-    assert found[day(0)] == expected
-    assert [len(files) for files in found.values()] == [5, 1, 0]
+    files = files_by_day(tmp_path, days(0, 1, 2))
+    assert files[day(0)] == expected
+    assert [len(of_day) for of_day in files.values()] == [5, 1, 0]
 
 
 def test_a_link_that_leads_back_is_not_followed(tmp_path):
@@ -78,47 +78,48 @@ def in_a_minute() -> float:
     return time.time() + 60
 
 
-def kept_by_another(file: Path, kept: Path) -> None:
-    """A process found out about `file`, and wrote down a hash that nobody could find again."""
-    first = Manifest(kept, clock=in_a_minute)
-    first.facts(file)
-    first.keep()
-    kept.write_text(json.dumps({name: [stamp, found | {"content": "kept"}] for name, (stamp, found) in first.known.items()}))
+def saved_by_another(file: Path, saved: Path) -> None:
+    """Another process read `file` and saved its manifest; the hash in it is one that reading the file cannot give."""
+    other = Manifest(saved, clock=in_a_minute)
+    other.contents(file)
+    other.save()
+    entries = {name: [stamp, contents | {"content": "saved"}] for name, (stamp, contents) in other.settled.items()}
+    saved.write_text(json.dumps(entries))
 
 
 def test_a_file_is_read_once_even_by_the_next_process(tmp_path):
-    file, kept = put(tmp_path, "a.jsonl"), tmp_path / "kept" / "landed.json"
-    kept_by_another(file, kept)
-    assert Manifest(kept).facts(file).content == "kept"
+    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "cache" / "landed.json"
+    saved_by_another(file, saved)
+    assert Manifest(saved).contents(file).content == "saved"
 
 
 def test_a_file_that_was_written_again_is_read_again(tmp_path):
-    file, kept = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
-    kept_by_another(file, kept)
+    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
+    saved_by_another(file, saved)
     put(tmp_path, "a.jsonl")
-    assert Manifest(kept).facts(file) == Manifest().facts(file)
+    assert Manifest(saved).contents(file) == Manifest().contents(file)
 
 
 def test_a_file_that_changed_just_now_is_not_trusted_to_stay(tmp_path):
     manifest = Manifest(tmp_path / "landed.json")
-    manifest.facts(put(tmp_path, "a.jsonl"))
-    manifest.keep()
+    manifest.contents(put(tmp_path, "a.jsonl"))
+    manifest.save()
     assert not (tmp_path / "landed.json").exists()
 
 
 def test_other_contents_of_the_same_size_and_time_are_noticed(tmp_path):
     file = put(tmp_path, "a.jsonl")
     manifest, times = Manifest(), (file.stat().st_atime, file.stat().st_mtime)
-    before = manifest.facts(file)
+    before = manifest.contents(file)
     file.write_text(LINE.replace("1", "2"))
     os.utime(file, times)
-    assert manifest.facts(file).content != before.content
+    assert manifest.contents(file).content != before.content
 
 
-def test_what_was_kept_and_cannot_be_read_is_found_out_again(tmp_path):
-    file, kept = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
-    kept.write_text('{"half')
-    assert Manifest(kept).facts(file) == Manifest().facts(file)
+def test_a_saved_manifest_that_cannot_be_read_is_made_anew(tmp_path):
+    file, saved = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
+    saved.write_text('{"half')
+    assert Manifest(saved).contents(file) == Manifest().contents(file)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +131,8 @@ def test_what_was_kept_and_cannot_be_read_is_found_out_again(tmp_path):
         ("a.jsonl.gz", LINE, False, False),
         ("a.jsonl.gz", "\n", True, False),
     ],
-    ids=["a line", "blank lines", "half a line", "a packed line", "a packed blank line"],
+    ids=["a line", "blank lines", "half a line", "a compressed line", "a compressed blank line"],
 )
 def test_a_files_bytes_say_whether_it_can_be_used(tmp_path, name, text, empty, cut_off):
-    facts = Manifest().facts(put(tmp_path, name, text))
-    assert (facts.empty, facts.cut_off) == (empty, cut_off)
+    contents = Manifest().contents(put(tmp_path, name, text))
+    assert (contents.empty, contents.cut_off) == (empty, cut_off)

@@ -1,4 +1,4 @@
-"""features: what models read, one row a region and day.
+"""features: what models read, one row per region and day.
 
 region_daily looks back over seven days; region_history over everything since the calendar began, by adding a day to the
 day before. Features promise a row only for a region with an outage that day (region_daily) or ever (region_history).

@@ -1,4 +1,4 @@
-"""The power outages as a project of its own: the code location that is loaded where no other is named."""
+"""The bundled project: the power outages, which commands and servers work on where no other project is named."""
 
 import backfill_assets
 from backfill_assets.datasets.outages.sample import FIRST_DAY

@@ -1,7 +1,7 @@
 """raw: what arrived, as it arrived.
 
-One row a line that is a readable change, every field as text; other lines are kept in a table of their own, with the reason.
-Grain: a line of a file of an arrival day. Raw promises no uniqueness: a file delivered twice is here twice.
+One row per line that is a readable change, every field as text; other lines are kept in a table of their own, with the reason.
+Grain: a line of a file of an arrival day. Raw does not promise unique rows: a file delivered twice is here twice.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
     pool="ingestion",
 )
 def outage_events(lines: DataFrame) -> DataFrame:
-    """One row per change received, every field as text; fields nobody knows are kept in a map."""
+    """One row per change received, every field as text; unknown fields are kept in a map."""
     read = with_fields(lines).where(reason().isNull())
     known = read.select("arrival_day", "source_file", "fields", *[F.col("fields")[name].alias(name) for name in FIELDS])
     return known.select("arrival_day", "source_file", *FIELDS, unknown_fields().alias("unknown_fields"))
@@ -67,21 +67,21 @@ def outage_events(lines: DataFrame) -> DataFrame:
 def with_fields(lines: DataFrame) -> DataFrame:
     """Each line's fields as a map of text; null where the line is not a JSON object."""
     fields = F.from_json("line", "MAP<STRING, STRING>")
-    # Spark writes an expression out again wherever it is used, and would parse each line a dozen times. One it must not
-    # repeat it keeps: a partition's number, which is never negative, so this changes no value. (It sees through rand().)
+    # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It does not repeat one with a
+    # partition's number in it; that is never negative, so this changes no value. (With rand() it repeats it all the same.)
     return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
 
 
 def unknown_fields() -> Column:
-    """The fields that are none of the known ones, as a map; looked for only where there are more than the known."""
+    """The fields that are not in FIELDS, as a map; computed only for lines that have more fields than those."""
     present = sum((F.col(name).isNotNull().cast("int") for name in FIELDS), F.lit(0))
     unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS))
-    # A known field that is null counts as absent above, so it only makes us look once more than needed.
+    # A known field that is null counts as absent above, which computes the map once more than needed and changes nothing.
     return F.when(F.size("fields") > present, unknown).otherwise(F.create_map().cast("MAP<STRING, STRING>"))
 
 
 def more_than_one() -> Column:
-    """Whether anything follows the line's object, which Spark would pass over: two changes without a line's end, say."""
+    """Whether anything follows the line's object, such as a second object without a line break. Spark would ignore it."""
     # With one closing brace, at the end, nothing follows; only other lines are parsed again, as a list.
     braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
     ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")

@@ -1,4 +1,4 @@
-"""The bundled sample, delivered into a landing area as its source would deliver it."""
+"""The bundled sample: sixty days of deliveries, copied into a landing area."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "outage_events"
 
 
 def deliver(landing: Path) -> int:
-    """Copy the sample's files that `landing` lacks; how many. UsageError, and nothing copied, if one there differs."""
+    """Copy the files that `landing` lacks, and return how many. Raises UsageError, and copies nothing, if one differs there."""
     target = landing / SAMPLE.name
     files = {path: target / path.relative_to(SAMPLE) for path in sorted(SAMPLE.rglob("*")) if path.is_file()}
-    differing = [there for path, there in files.items() if there.exists() and not filecmp.cmp(path, there, shallow=False)]
+    differing = [copy for path, copy in files.items() if copy.exists() and not filecmp.cmp(path, copy, shallow=False)]
     if differing:
         raise UsageError(
             f"{landing} holds {len(differing)} other file(s) where the sample's would go, the first is {differing[0]}. "
             "Nothing was copied or started. Point BACKFILL_LANDING (or BACKFILL_HOME) at another folder for the demo."
         )
-    missing = {path: there for path, there in files.items() if not there.exists()}
-    for path, there in missing.items():
-        there.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, there)
+    missing = {path: copy for path, copy in files.items() if not copy.exists()}
+    for path, copy in missing.items():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     return len(missing)

@@ -2,7 +2,7 @@
 
 Updates are the changes of an arrival day, typed, each once. Outages are the last state known of every outage, by the day
 it began: a function of all rows about that day that arrive within the horizon, whenever it is computed. A day younger
-than the watermark is provisional. Staging promises nothing about rows outside the horizon: they stay in updates, counted.
+than the watermark is provisional. Rows outside the horizon are in no day of outages; they stay in updates and are counted.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def typed() -> list[Column]:
 
 
 def unparsed() -> Column:
-    """The names of the columns whose text is there but cannot be read."""
+    """The names of the columns whose text is present but cannot be read."""
     read = {name: _seconds(field) for name, field in TIMES.items()}
     read |= {name: f"try_cast({field} AS {kind})" for name, (field, kind) in NUMBERS.items()}
     faults = [F.expr(f"if({TYPED[name]} IS NOT NULL AND ({sql}) IS NULL, '{name}', NULL)") for name, sql in read.items()]
@@ -98,12 +98,12 @@ def _time(field: str) -> Column:
 
 
 def _seconds(field: str) -> str:
-    """Epoch seconds, of the years 1 to 9999. Beyond them a number is no time: milliseconds, say."""
+    """Epoch seconds of the years 1 to 9999. A number beyond them is not a time in seconds; it may be milliseconds."""
     return f"CASE WHEN try_cast({field} AS BIGINT) BETWEEN -62135596800 AND 253402300799 THEN try_cast({field} AS BIGINT) END"
 
 
 def once(updates: DataFrame) -> DataFrame:
-    """One row a key. Copies are equal; if they ever differ, the greatest by all columns is kept, whatever the order."""
+    """One row per key. Copies are usually equal; of copies that differ, the greatest by all columns is kept."""
     key = ["arrival_day", "outage_number", "captured_at", "change"]
     rest = [name for name in updates.columns if name not in key]
     kept = updates.groupBy(*key).agg(F.max(F.struct(*rest)).alias("kept"))

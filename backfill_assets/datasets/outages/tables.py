@@ -1,4 +1,4 @@
-"""Every table of this code location, inputs before the tables that read them."""
+"""The tables of the outages, inputs before the tables that read them."""
 
 from backfill_assets.datasets.outages.features import region_daily, region_history
 from backfill_assets.datasets.outages.raw import outage_events, rejected_lines
