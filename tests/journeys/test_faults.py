@@ -14,6 +14,7 @@ import pytest
 
 from backfill_assets.calendar import between
 from backfill_assets.plan.store import Plans
+from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
 from tests.journeys.servers import PROJECT, station_on
 from tests.journeys.station import FIRST, Station, ended, eventually
@@ -101,14 +102,14 @@ def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_w
     changed = changed_body(before)
     try:
         source.write_text(changed)
-        assert station.ask(questions.RELOAD, location="backfill_assets")["loadStatus"] == "LOADED"
+        assert station.ask(questions.RELOAD, location=BUNDLED)["loadStatus"] == "LOADED"
         told = ended(command, 1)
         assert f"The code is not the one that plan {plan} was made for: {RAW} (planned " in told
         assert len(built_by(station, plan)) < len(DAYS)
         assert f"plan {plan} was made for: {RAW}" in station.backfill("resume", plan, code=2)
     finally:
         source.write_text(before)
-        station.ask(questions.RELOAD, location="backfill_assets")
+        station.ask(questions.RELOAD, location=BUNDLED)
     assert f"Plan {plan}: done" in station.backfill("resume", plan)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
 

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from backfill_assets.calendar import as_day, between
 from backfill_assets.errors import UsageError
 from backfill_assets.servers.place import running
+from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
 from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
@@ -34,7 +35,7 @@ FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
 RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
 TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_history")
 COLUMN = {table: "arrival_day" if table in RAW else "outage_day" for table in TABLES}
-SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": "backfill_assets", "scheduleName": "nightly"}
+SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "scheduleName": "nightly"}
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
     "run", "--partitions", f"{FIRST}..{LAST}", "--order", "asc", "--max-parallel", "2", "--retries", "2", "--canary", "2",
@@ -67,7 +68,7 @@ def exercise(station: Station) -> str:
     return station.backfill(*EXERCISE, code=1)
 
 
-def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_else(station: Station, exercise: str):
+def test_a_damaged_file_fails_its_day_and_blocks_what_needs_it_and_nothing_else(station: Station, exercise: str):
     found = {table: station.materialized(table) for table in TABLES}
     # Outages wait for two more days of updates; a week's sums look back six days.
     week = but(BAD - timedelta(days=2), BAD + timedelta(days=6))
@@ -81,7 +82,7 @@ def test_the_end_of_the_run_names_the_day_the_file_and_what_waits(station: Stati
     file = f"outage_events/year=2019/month={BAD:%m}/day={BAD:%d}/events.jsonl.gz"
     damaged = f"failed: raw/rejected_lines {BAD}: the source for {BAD} is damaged: {file} cannot be read to its end"
     assert damaged in exercise
-    assert "held back: staging/outages 2019-09-03..2019-09-05" in exercise
+    assert "blocked: staging/outages 2019-09-03..2019-09-05" in exercise
     assert "then `backfill resume" in exercise.replace("\n", " ")
 
 
