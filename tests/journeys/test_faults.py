@@ -66,7 +66,7 @@ def test_a_run_that_is_killed_is_launched_again_and_nobody_else_may_carry_the_pl
     refused = station.backfill(*CHUNKS, "--reason", "another plan", code=4)
     assert f"is in plan {plan} too, which is open" in refused
     again = station.backfill("resume", plan, code=4)
-    assert f"Another command is at work on plan {plan}. Nothing was launched." in again
+    assert f"Another command is carrying out plan {plan}. Nothing was launched." in again
     assert f"Plan {plan}: done" in ended(command, 0)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
     assert sorted(chunks_of(station, plan)) == ["1", "1", "2"]
