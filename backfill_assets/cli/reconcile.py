@@ -18,7 +18,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.recovery import key, recover, tables_in
+from backfill_assets.lake.recovery import key, tables_in
 from backfill_assets.lake.table_state import read_state
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs

@@ -20,7 +20,6 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.workspace import Workspace
 
 # More than a month of missed nights is a rebuild to plan, not one to start unattended.

@@ -19,9 +19,7 @@ from backfill_assets.cli.run import on_a_terminal
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.servers.stack import servers_on
-from backfill_assets.workspace import open_workspace
 
 CORRECTED = "year=2019/month=09/day=10"
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13"}
@@ -35,13 +33,8 @@ def main() -> None:
 
 def measure(root: Path) -> None:
     # Imported here: the tables look up their landing area in the environment when they are declared.
-    from backfill_assets.plan.planning import planned, rebuild_of
+    from backfill_assets.plan.planning import rebuild_of
 
-    from backfill_assets.cli.run import on_a_terminal
-    from backfill_assets.datasets.outages.sample import deliver
-    from backfill_assets.lake.store import Lake
-    from backfill_assets.plan.request import RebuildRequest
-    from backfill_assets.servers.stack import servers_on
     from backfill_assets.settings import read_settings
 
     chosen, console = read_settings(), Console(width=120)

@@ -23,7 +23,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.servers.home import running
 from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
-from tests.journeys.conftest import station_on
+from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
 from tests.oracle import TABLES as OF_ORACLE
 from tests.oracle import differences, oracle_of
@@ -68,7 +68,7 @@ def exercise(station: Station) -> str:
     return station.backfill(*EXERCISE, code=1)
 
 
-def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_else(station: Station, exercise: str):
+def test_a_damaged_file_fails_its_day_and_blocks_what_needs_it_and_nothing_else(station: Station, exercise: str):
     found = {table: station.materialized(table) for table in TABLES}
     # Outages wait for two more days of updates; a week's sums look back six days.
     week = but(BAD - timedelta(days=2), BAD + timedelta(days=6))
