@@ -6,6 +6,7 @@ import getpass
 import time
 from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 from rich.console import Console
 
@@ -72,7 +73,7 @@ def workspace_for(days: str) -> Workspace:
         selected = Calendar(first, last).select(days)
         first, last = selected[0], selected[-1]
     named = read_settings(remembered=False).model_fields_set
-    ends = {name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named}
+    ends: dict[str, Any] = {name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named}
     workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
     calendar = workspace.calendar
     if not (calendar.first >= FIRST_DAY and calendar.last <= LAST_DAY):

@@ -18,7 +18,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.recovery import key, tables_in
+from backfill_assets.lake.recovery import key, recover, tables_in
 from backfill_assets.lake.table_state import read_state
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
@@ -71,7 +71,7 @@ def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dic
 
 def repair_records(comparison: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
     """Record in the ledger the builds it lacks, and report to Dagster the days it lacks; how many of each."""
-    recorded = sum(len(record_left_out(ledger, table)) for table in comparison.unrecorded())
+    recorded = sum(len(recover(ledger, table)) for table in comparison.unrecorded())
     return {"recorded": recorded, "reported": report(dagster, comparison.to_report)}
 
 

@@ -13,8 +13,9 @@ from deltalake.exceptions import CommitFailedError
 from backfill_assets.errors import Conflict, UsageError
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import FileCommit, commit_and_record
-from backfill_assets.lake.files import read, write
+from backfill_assets.lake.files import write
 from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.reading import SliceReader
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import builds_of
 from backfill_assets.lake.slice import Slice, files_of
@@ -53,7 +54,7 @@ class Given:
         return ordered(frame.select("day", "n").collect())
 
     def by_slice(self, version: int, days=DAYS, columns: str = "day, n") -> list[tuple]:
-        frame = read(self.spark, self.folder, Slice(NAME, "day", tuple(days), version), COLUMNS)
+        frame = SliceReader(self.folder, Slice(NAME, "day", tuple(days), version), COLUMNS).rows(self.spark)
         return ordered(frame.selectExpr(*columns.split(", ")).collect())
 
     def by_library(self, version: int | None = None) -> list[tuple]:
@@ -94,7 +95,7 @@ def test_every_version_is_read_alike_by_everyone(given):
 def test_every_kind_of_column_comes_back_as_it_was(given):
     given.commit(row(FIRST, 1), row(FIRST, None), days=(FIRST,))
     by_delta = given.spark.read.format("delta").load(given.folder)
-    by_slice = read(given.spark, given.folder, Slice(NAME, "day", (FIRST,), 0), COLUMNS)
+    by_slice = SliceReader(given.folder, Slice(NAME, "day", (FIRST,), 0), COLUMNS).rows(given.spark)
     assert by_slice.schema == by_delta.schema == given.spark.createDataFrame([], COLUMNS).schema
     assert repr(ordered(by_slice.collect())) == repr(ordered(by_delta.collect()))
     assert DeltaTable(given.folder).to_pyarrow_table()["at"].to_pylist() == [AT, AT]
@@ -175,7 +176,7 @@ def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given, 
     given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING", append_as=append_as)
     given.commit((3, THIRD), days=(THIRD,), columns="n INT, day DATE")  # one that lacks it, in another order
     assert DeltaTable(given.folder).version() == 2
-    rows = read(given.spark, given.folder, Slice(NAME, "day", DAYS, 2), "")
+    rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "").rows(given.spark)
     assert ordered(rows.collect()) == [(FIRST, 1, None), (SECOND, 2, "x"), (THIRD, 3, None)]
     assert rows.schema == given.spark.read.format("delta").load(given.folder).schema
 
@@ -267,7 +268,7 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
 
 
 def test_more_files_than_spark_should_look_at_are_read_by_delta(given, monkeypatch):
-    monkeypatch.setattr("backfill_assets.lake.files.MOST_PATHS", 2)
+    monkeypatch.setattr("backfill_assets.lake.reading.MOST_PATHS", 2)
     days = [FIRST + timedelta(days=n) for n in range(4)]
     given.commit(*[row(day, 1) for day in days], days=tuple(days))
     assert given.by_slice(0, days) == [(day, 1) for day in days]

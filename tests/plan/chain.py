@@ -27,6 +27,9 @@ class Delivery:
     def described(self, area: Any, day: date) -> list[str]:
         return [f"lines of {day}"]
 
+    def size(self, area: Any, days: Any) -> int:
+        return 0
+
     def read(self, area: Any, spark: Any, days: Any) -> Any: ...
 
     def damaged(self, area: Any, days: Any) -> Any:
