@@ -48,10 +48,11 @@ class PlanOptions:
             if least is not None and value is not None and value < least:
                 raise UsageError(f"{flag(name)} {value} is too small. Nothing was planned. Give at least {least}.")
         _ = self.budget_minutes
-        for name in self.spark_conf:
+        for name, value in self.spark_conf.items():
             if not name.startswith("spark."):
                 raise UsageError(
-                    f"--spark-conf {name} is not a Spark setting. Nothing was started. Example: spark.sql.shuffle.partitions=8."
+                    f"--spark-conf {name}={value} is not a Spark setting. Nothing was started. Type it as "
+                    "spark.sql.shuffle.partitions=8."
                 )
 
     @property

@@ -27,8 +27,8 @@ class Delivery:
     def described(self, area: Any, day: date) -> list[str]:
         return [f"lines of {day}"]
 
-    def size(self, area: Any, days: Any) -> int:
-        return 0
+    def size(self, area: Any, days: Sequence[date]) -> int:
+        return len(days)
 
     def read(self, area: Any, spark: Any, days: Any) -> Any: ...
 
