@@ -87,10 +87,13 @@ def show(console: Console, details: dict[str, Any]) -> None:
         console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
         request = [f"{field} {build[field]}" for field in ("run", "plan", "who", "reason") if build[field]]
         console.print(f"    {', '.join(request)}")
-        for key, fingerprint in build["inputs"].items():
-            version = build["input versions"].get(key.partition("@")[0])
-            read = f", read at version {version}" if version is not None else ""
-            console.print(f"    from {key.removeprefix(OF_SOURCE).replace('@', ' ')}: {short(fingerprint)}{read}")
+        if build["delivered"]:
+            console.print(f"    from the delivery: {short(build['delivered'])}")
+        for table, days in build["inputs"].items():
+            version = build["input versions"].get(table, -1)
+            read = f", read at version {version}" if version >= 0 else ""
+            for day, fingerprint in days.items():
+                console.print(f"    from {table} {day}: {short(fingerprint)}{read}")
         if build["message"]:
             console.print(f"    {build['message']}")
     if not details["builds"]:

@@ -40,8 +40,8 @@ def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: boo
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, BuildFilter(days, plan, of_run, last))
     if as_json:
-        left_out = {key(build) for build in history.left_out}
-        print(json.dumps({"builds": [build.to_json() | {"recorded": key(build) not in left_out} for build in builds]}))
+        unrecorded = {key(build) for build in history.unrecorded}
+        print(json.dumps({"builds": [build.to_json() | {"recorded": key(build) not in unrecorded} for build in builds]}))
     else:
         show(terminal(), lines_by_run(builds, history, fold=not day), in_full=in_full)
     return 0
@@ -105,5 +105,8 @@ def _facts(line: Line) -> list[str]:
 
 
 def _print_inputs(console: Console, build: Build) -> None:
-    for name, fingerprint in build.inputs.items():
-        console.print(Text(f"    from {name.removeprefix(OF_SOURCE).replace('@', ' ')}: {short(fingerprint)}"))
+    if build.delivered:
+        console.print(Text(f"    from the delivery: {short(build.delivered)}"))
+    for table, days in build.inputs.items():
+        for day, fingerprint in days.items():
+            console.print(Text(f"    from {table} {day}: {short(fingerprint)}"))

@@ -71,7 +71,7 @@ def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dic
 
 def repair_records(comparison: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
     """Record in the ledger the builds it lacks, and report to Dagster the days it lacks; how many of each."""
-    recorded = sum(len(record_left_out(ledger, table)) for table in comparison.unrecorded())
+    recorded = sum(len(recover(ledger, table)) for table in comparison.unrecorded())
     return {"recorded": recorded, "reported": report(dagster, comparison.to_report)}
 
 

@@ -159,13 +159,10 @@ def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
     return {name: sorted(values)[:20] for name, values in merged.items() if values}
 
 
-def _input_tags(inputs: Mapping[str, str]) -> dict[str, str]:
-    """One tag for each input asset: a hash of the fingerprints of the days of it that were read."""
-    by_asset: dict[str, list[str]] = {}
-    for name in sorted(inputs):
-        by_asset.setdefault(name.split("@")[0], []).append(inputs[name])
-    return {
-        f"dagster/input_data_version/{name}": hashlib.sha256(" ".join(fingerprints).encode()).hexdigest()[:16]
-        for name, fingerprints in by_asset.items()
-        if not name.startswith("source:")
-    }
+def _input_tags(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """One tag for each input table: a hash of the fingerprints of the days of it that were read."""
+
+    def combined(days: Mapping[str, str]) -> str:
+        return hashlib.sha256(" ".join(days[day] for day in sorted(days)).encode()).hexdigest()[:16]
+
+    return {f"dagster/input_data_version/{table}": combined(days) for table, days in inputs.items() if days}

@@ -47,8 +47,8 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
 
     @schedule(name="nightly", job=job, cron_schedule=workspace.settings.nightly_cron, execution_timezone="UTC")
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        ledger = workspace.lake.ledger
-        built = [{day for (_, day) in ledger.accepted([name])} for name in workspace.names]
+        accepted = latest_builds(workspace).accepted
+        built = [{day for table, day in accepted if table == name} for name in workspace.names]
         days = days_of_the_night(calendar, max(watermark, 0), set.intersection(*built) if built else set())
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")

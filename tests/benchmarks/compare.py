@@ -26,7 +26,7 @@ from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
 from backfill_assets.lake.session import ALWAYS, ONE_MACHINE
 from backfill_assets.servers.child import Child, free_port, is_taken, stop
-from backfill_assets.settings import PROJECT, SAMPLE_FIRST_DAY, SAMPLE_LAST_DAY, read_settings
+from backfill_assets.settings import read_settings
 from tests.benchmarks.amplify import amplify
 
 PROJECT = Path(__file__).resolve().parents[2]

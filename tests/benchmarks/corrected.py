@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Drawn
 
-from backfill_assets.cli.run import on_a_terminal
+from backfill_assets.cli.run import shown_on
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
@@ -34,27 +34,17 @@ def main() -> None:
 
 
 def measure(root: Path) -> None:
-    # Imported here: the tables look up their landing area in the environment when they are declared.
-    from backfill_assets.plan.planning import planned, rebuild_of
-
-    from backfill_assets.cli.run import on_a_terminal
-    from backfill_assets.datasets.outages.sample import deliver
-    from backfill_assets.lake.store import Lake
-    from backfill_assets.plan.request import RebuildRequest
-    from backfill_assets.servers.stack import servers_on
-    from backfill_assets.settings import read_settings
-
-    chosen, console = read_settings(), Console(width=120)
-    deliver(chosen.landing)
-    drawn = Drawn("rebuild", "table-days planned", "computed", "came out the same", "seconds", "of all sixty")
-    days, seconds = f"{chosen.first_day}..{chosen.last_day}", 0.0
-    with servers_on(chosen, log=console.print):
+    console, workspace = Console(width=120), open_workspace()
+    deliver(workspace.settings.landing)
+    drawn = Drawn("rebuild", "partitions planned", "computed", "up to date", "seconds", "of all sixty")
+    days, seconds = f"{workspace.calendar.first}..{workspace.calendar.last}", 0.0
+    with servers_on(workspace.settings, log=console.print) as servers:
         for name in ("all sixty days", "one corrected delivery"):
             if seconds:
                 correct(root / "landing" / "outage_events" / CORRECTED / "events.jsonl.gz")
             request = RebuildRequest(partitions=days, only="outdated" if seconds else "", downstream=True)
             plan = make_plan(request, workspace).plan
-            end = on_a_terminal(rebuild_of(plan.id, workspace, who="benchmark"), workspace, console)
+            end = shown_on(console, rebuild_of(plan.id, workspace, dagster=servers.dagster, who="benchmark"), workspace)
             took = (end.at - end.started).total_seconds()
             seconds = seconds or took
             builds = Counter(b.outcome for b in workspace.lake.ledger.builds() if b.plan == plan.id)

@@ -64,7 +64,7 @@ def main() -> None:
         workspace, console = workspace_for(DAYS), Console(width=120)
         settings = workspace.settings
         deliver(settings.landing)
-        with servers_on(settings, tell=console.print) as servers:
+        with servers_on(settings, log=console.print) as servers:
             env = {"BACKFILL_FIRST_DAY": str(workspace.calendar.first), "BACKFILL_LAST_DAY": str(workspace.calendar.last)}
             backfill("run", "--partitions", DAYS, "--canary", "0", env=env)
             found = [phases(servers, settings.lake, env) for _ in range(TIMES)]

@@ -15,7 +15,7 @@ from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.running_steps import Work, at_work
+from backfill_assets.lake.running_steps import Work, marked_running
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
@@ -30,10 +30,9 @@ CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18
 def home(tmp_path_factory) -> Path:
     """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
     home = tmp_path_factory.mktemp("home")
-    inputs: dict[Any, Any] = delivered_for(rejected_lines, days(0, 1, 2), LandingArea(SAMPLE))
-    first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, inputs=inputs[day(0)], delta_version=0)
-    other = dict.fromkeys(inputs[day(1)], "of other files")
-    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, inputs=other, delta_version=0)
+    delivered: Any = delivered_for(rejected_lines, [day(0)], LandingArea(SAMPLE))[day(0)]
+    first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, delivered=delivered, delta_version=0)
+    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, delivered="other files", delta_version=0)
     third = Build(
         NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
     )
@@ -98,7 +97,7 @@ def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(hom
     assert f"outage_events/year=2019/month=08/day=15/events.jsonl.gz, {size} bytes, " in done.stdout
     assert "accepted: 7 rows, commit 0 of the table" in done.stdout
     assert "run run-1" in done.stdout
-    assert "from outage_events 2019-08-15: " in done.stdout
+    assert "from the delivery: " in done.stdout
 
 
 def test_a_refused_day_is_explained_by_what_refused_it(home):
@@ -110,7 +109,7 @@ def test_a_refused_day_is_explained_by_what_refused_it(home):
 def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
     """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to that run."""
     since = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
-    with at_work(str(home / "lake"), Work(NAME, days(2, 3), "run-3", "plan-1", since)):
+    with marked_running(str(home / "lake"), Work(NAME, days(2, 3), "run-3", "plan-1", since)):
         lines = asked("--target", NAME, home=home).stdout.splitlines()
         why, values = asked("--why", NAME, "2019-08-17", home=home), asked("--json", "--target", NAME, home=home)
         details = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)

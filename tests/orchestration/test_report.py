@@ -1,20 +1,18 @@
 """The materialization of a day, made without a run."""
 
-from dataclasses import replace
-
 import pytest
 from dagster import UrlMetadataValue
 
 from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.record import Build
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.orchestration.report import materialization
-from backfill_assets.step.request import StepRequest
 from tests.deliveries import day
 
 
 @pytest.mark.parametrize("plan", ["ebb0d924512e", ""], ids=["of a plan", "without a plan"])
 def test_a_day_links_to_the_runs_of_its_plan_without_naming_a_host(plan):
-    build = replace(StepRequest("run", plan=plan).failed(TABLES[0], day(0), ""), outcome="accepted", fingerprint="f")
+    build = Build(TABLES[0].name, day(0), "accepted", "run", TABLES[0].version, plan=plan, fingerprint="f")
     metadata = materialization(asset_key(TABLES[0]), build, new=True).metadata
     link = metadata.get("runs of the plan")
     assert link == (UrlMetadataValue("/runs?q[]=tag:backfill/plan=ebb0d924512e") if plan else None)
