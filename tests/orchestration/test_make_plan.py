@@ -76,5 +76,5 @@ def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office):
 
 def test_where_nothing_needs_building_there_is_no_plan(office):
     message = failure(office.launch("make_plan", partitions="2019-08-15", only="failed"))
-    assert message.startswith("Nothing of what was asked for needs building.")
+    assert message.startswith("Nothing of what was requested needs building.")
     assert office.plans.ids() == []
