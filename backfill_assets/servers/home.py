@@ -19,7 +19,7 @@ from httpx import BaseTransport
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.servers.child import process_tree, wait_or_kill
-from backfill_assets.settings import Settings
+from backfill_assets.settings import Settings, project_at
 
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
@@ -63,7 +63,7 @@ def environment(settings: Settings) -> dict[str, str]:
     values = {f"BACKFILL_{name.upper()}": _text(value) for name, value in settings if value is not None and value != ()}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("BACKFILL_")}
     batch = os.environ.get("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
-    path = os.pathsep.join(filter(None, [str(settings.project_folder), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(project_at(Path.cwd())[0]), os.environ.get("PYTHONPATH")]))
     dagster = {"DAGSTER_HOME": str(dagster_home(settings)), "DAGSTER_EVENT_BATCH_SIZE": batch, "PYTHONPATH": path}
     return inherited | values | dagster
 
