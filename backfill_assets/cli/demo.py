@@ -6,6 +6,7 @@ import getpass
 import time
 from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 from rich.console import Console
 
