@@ -1,57 +1,63 @@
-"""One Spark session a test process, and a world (a lake and a landing area) a test.
+"""One Spark engine a test session, and a world (a lake and a landing area) a test."""
 
-The settings of the process are set here, before the package is first imported. With BACKFILL_SPARK_REMOTE in the
-environment, everything below runs on that Spark Connect server instead of a driver of its own.
-"""
-
-import json
-import os
-import tempfile
+import random
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-REMOTE = os.environ.get("BACKFILL_SPARK_REMOTE", "")
-SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
-SMALL = {
-    "spark.driver.memory": "2g",
-    "spark.sql.shuffle.partitions": "2",
-}
-for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
-    del os.environ[name]
-os.environ |= {
-    "BACKFILL_HOME": tempfile.mkdtemp(prefix="backfill-tests-"),
-    "BACKFILL_LANDING": str(SAMPLE),
-    "BACKFILL_LAST_DAY": "2019-10-13",
-    "BACKFILL_SPARK_REMOTE": REMOTE,
-    "BACKFILL_SPARK_CONF": json.dumps(SMALL),
-}
+import hypothesis
+import pytest
+from pyspark.sql import SparkSession
 
-from collections.abc import Callable, Iterator  # noqa: E402
-
-import hypothesis  # noqa: E402
-import pytest  # noqa: E402
-from filelock import FileLock  # noqa: E402
-from pyspark.sql import SparkSession  # noqa: E402
-
-from backfill_assets.calendar import Calendar  # noqa: E402
-from backfill_assets.lake.session import start  # noqa: E402
-from backfill_assets.lake.store import Lake  # noqa: E402
-from backfill_assets.settings import read_settings  # noqa: E402
-from tests.deliveries import arriving, day  # noqa: E402
-from tests.world import EIGHT, FOUR, World  # noqa: E402
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.session import start
+from backfill_assets.lake.store import Lake
+from backfill_assets.settings import read_settings
+from tests.deliveries import arriving, day
+from tests.environment import FIRST_PROCESS, SUITE
+from tests.journeys.demo import demo_once
+from tests.suite import connect, end_engine, made_once
+from tests.world import EIGHT, FOUR, World
 
 # An example takes as long as a busy machine makes it; one that fails is printed so that it can be tried again.
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("here")
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """This process's one session. Tests that start a Spark elsewhere ask for it too: after it, Delta's jars are there.
+# Files that mostly wait for servers go first, so that other processes compute meanwhile; then those that build many days.
+EARLY = ("tests/journeys/test_journeys.py", "tests/journeys/test_faults.py", "tests/journeys/", "tests/step/", "tests/lake/")
 
-    On a new machine the first Spark fetches them, into a cache made for one at a time; so the processes take turns.
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="the seed that a random test has printed, to run it again")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((n for n, path in enumerate(EARLY) if item.nodeid.startswith(path)), len(EARLY)))
+
+
+def pytest_sessionfinish() -> None:
+    if FIRST_PROCESS:
+        end_engine()
+        shutil.rmtree(SUITE, ignore_errors=True)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of a random test: the one of `--seed`, or a new one, which is shown if the test fails."""
+    given = request.config.getoption("--seed")
+    seed = random.randrange(10**6) if given is None else given
+    print(f"again with: --seed {seed}")
+    return seed
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """This process's session on the one engine.
+
+    Tests that start a Spark elsewhere ask for it too: after it, Delta's jars are on this machine.
     """
-    with FileLock(tmp_path_factory.getbasetemp().parent / "a-spark-starts.lock"):
-        session = start(read_settings())
+    session = start(read_settings(spark_remote=connect()))
     yield session
     session.stop()
 
@@ -75,34 +81,40 @@ def world(tmp_path: Path, spark: SparkSession) -> World:
 
 
 @pytest.fixture(scope="session")
-def sixty(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
-    """All 60 days of the sample, built in one run. Read only."""
-    built = World(tmp_path_factory.mktemp("sixty") / "lake", SAMPLE, lambda: spark)
-    built.run(built.calendar.days())
-    return built
+def sixty(spark: SparkSession) -> World:
+    """All 60 days of the sample, as the demo built them on real servers. Read only."""
+    home = demo_once().home
+    return World(home / "lake", home / "landing", lambda: spark)
+
+
+def built_once(name: str, spark: SparkSession, calendar: Calendar, fill: Callable[[World], object]) -> World:
+    """A world that `fill` has delivered and built, in whichever process came first. Read only."""
+
+    def on(root: Path) -> World:
+        return World(root / "lake", root / "landing", lambda: spark, calendar)
+
+    return on(made_once(name, lambda root: fill(on(root)) and None))
 
 
 @pytest.fixture(scope="session")
-def eight(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+def eight(spark: SparkSession) -> World:
     """Eight days of every table, built in one run on a calendar of those days. Read only."""
-    root = tmp_path_factory.mktemp("eight")
-    built = World(root / "lake", root / "landing", lambda: spark, Calendar(EIGHT[0], EIGHT[-1])).deliver(EIGHT)
-    built.run(EIGHT)
-    return built
+    return built_once("eight", spark, Calendar(EIGHT[0], EIGHT[-1]), lambda world: world.deliver(EIGHT).run(EIGHT))
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory, spark) -> World:
+def once(spark: SparkSession) -> World:
     """Four days of every table, three outages a day. Read only."""
-    root = tmp_path_factory.mktemp("once")
-    made = World(root / "lake", root / "landing", lambda: spark, Calendar(FOUR[0], FOUR[-1]))
-    for n in range(4):
-        made.write(day(n), arriving(n, 0, 1, 2, began=n))
-    made.run(FOUR, run="first")
-    return made
+
+    def fill(world: World) -> None:
+        for n in range(4):
+            world.write(day(n), arriving(n, 0, 1, 2, began=n))
+        world.run(FOUR, run="first")
+
+    return built_once("four", spark, Calendar(FOUR[0], FOUR[-1]), fill)
 
 
 @pytest.fixture
-def built(once, tmp_path) -> World:
+def built(once: World, tmp_path: Path) -> World:
     """The same four days, to be changed."""
     return once.copied(tmp_path)

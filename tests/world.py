@@ -28,13 +28,12 @@ from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.deliveries import days
+from tests.environment import SAMPLE
 
-SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
 NAMES = [table.name for table in TABLES]
 REJECTED, RAW, UPDATES, OUTAGES, DAILY, HISTORY = NAMES
-
-
 FOUR, EIGHT = days(*range(4)), days(*range(8))
+ROWS_OF_SIXTY_DAYS = {RAW: 212_989, UPDATES: 212_989, OUTAGES: 40_256, DAILY: 13_520}
 
 
 def no_spark() -> SparkSession:

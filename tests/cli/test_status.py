@@ -19,7 +19,7 @@ from backfill_assets.lake.running_steps import Work, at_work
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
-from tests.conftest import SAMPLE
+from tests.environment import SAMPLE
 from tests.deliveries import day, days
 
 NAME = rejected_lines.name

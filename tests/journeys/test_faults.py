@@ -16,7 +16,7 @@ from backfill_assets.calendar import between
 from backfill_assets.plan.store import Plans
 from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
-from tests.journeys.conftest import PROJECT, station_on
+from tests.journeys.servers import PROJECT, station_on
 from tests.journeys.station import FIRST, Station, ended, eventually
 
 LAST = date(2019, 8, 18)
@@ -97,7 +97,7 @@ def test_a_command_that_is_killed_is_gone_on_with_and_a_cancelled_plan_too_and_n
 
 def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_which_table(station: Station):
     plan, command = started(station, "the code is changed")
-    source = station.project / "backfill_assets" / "layers" / "raw.py"
+    source = station.project / "backfill_assets" / "datasets" / "outages" / "raw.py"
     before = source.read_text()
     changed = changed_body(before)
     try:

@@ -23,7 +23,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.servers.home import running
 from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
-from tests.journeys.conftest import station_on
+from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
 from tests.oracle import TABLES as OF_ORACLE
 from tests.oracle import differences, oracle_of

@@ -1,13 +1,8 @@
-"""The same tables on a Spark Connect server. A process has one kind of session, so what runs there is a process of its own."""
+"""A Spark Connect engine, on which the tests run, against a driver of a run's own."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
+<<<<<<< HEAD
 import psutil
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -62,50 +57,28 @@ def build(root: str) -> None:
     from backfill_assets.lake.session import start
 
     spark = start(settings())
+=======
+from tests.lake.sessions import THREE, in_a_process, three_days
+from tests.world import RAW, assert_same
+
+
+def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(spark, tmp_path):
+>>>>>>> 705b0fc (Tests: one Spark engine for the whole session, lakes built once and shared, the demo's lake for the oracle; profile tests (slice 1, to be verified))
     assert "connect" in type(spark).__module__
-    World(Path(root), SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1])).run(THREE)
+    on_the_engine = three_days(str(tmp_path / "engine"), spark)
+    assert "connect" not in in_a_process("three_days_on_a_driver_of_its_own", str(tmp_path / "driver"))
+    assert sorted(on_the_engine.fingerprints(RAW)) == THREE
+    assert_same(on_the_engine, replace(on_the_engine, root=tmp_path / "driver"))
 
 
-def set_for_one_plan() -> None:
-    """What the engine's client does for a plan with settings of its own, while another client is there."""
-    from pyspark.sql import SparkSession
-
-    from backfill_assets.lake.session import spark_resource, start
-
-    first: Any = start(settings())
-    other: Any = SparkSession.builder.remote(str(settings().spark_remote)).create()
-    mine = spark_resource(settings())
-    runtime = {"spark.sql.shuffle.partitions": "7", "spark.databricks.delta.snapshotPartitions": "3"}
-    of_all = {name: first.conf.get(name) for name in runtime}
-    of_the_engine = {"spark.driver.memory": SMALL["spark.driver.memory"]}
-    session: Any = mine.session(runtime | of_the_engine)
-    assert session.session_id != other.session_id
-    assert {name: session.conf.get(name) for name in runtime} == runtime
-    assert {name: other.conf.get(name) for name in runtime} == of_all
-    assert of_all == {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
-    late = f"spark.executor.instances=9 cannot be set for one plan: the engine at {settings().spark_remote} is running already"
-    with pytest.raises(UsageError, match=late):
-        mine.session({"spark.executor.instances": "9", "spark.sql.shuffle.partitions": "8"})
-    assert session.conf.get("spark.sql.shuffle.partitions") == "7"
-    with pytest.raises(UsageError, match=r"spark\.sql\.shufle\.partitions=8 cannot be set for one plan"):
-        mine.session({"spark.sql.shufle.partitions": "8"})
-    with pytest.raises(UsageError, match=r"Spark refuses a setting\. .*'many'"):
-        mine.session({"spark.sql.shuffle.partitions": "many"})
-
-
-def test_one_plans_settings_hold_for_its_session_only_and_those_of_the_engine_are_refused(engine):
-    on_it(engine, "-c", "import tests.conftest; from tests.lake.test_on_the_engine import set_for_one_plan as go; go()")
-
-
-def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(engine, spark, tmp_path):
-    here = World(tmp_path / "here", SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1]))
-    here.run(THREE)
-    code = "import tests.conftest, sys; from tests.lake.test_on_the_engine import build; build(sys.argv[1])"
-    on_it(engine, "-c", code, str(tmp_path / "there"))
-    there = replace(here, root=tmp_path / "there")
-    assert sorted(there.fingerprints(RAW)) == THREE
-    assert_same(here, there)
-
-
-def test_the_table_tests_pass_on_it(engine):
-    on_it(engine, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *ON_BOTH)
+def test_one_plans_settings_hold_for_its_session_only_and_those_of_the_engine_are_refused(spark):
+    plan = in_a_process("settings_of_one_plan")
+    assert plan["a session of its own"]
+    assert plan["held"] == plan["after the refusals"] == plan["wanted"]
+    assert plan["of another client"] == plan["for all"]
+    assert plan["for all"] == {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
+    late, unknown, no_number = plan["refusals"]
+    assert late.startswith("spark.executor.instances=9 cannot be set for one plan: the engine at REMOTE is running already")
+    assert unknown.startswith("spark.sql.shufle.partitions=8 cannot be set for one plan")
+    assert no_number.startswith("Spark refuses a setting. ")
+    assert "'many'" in no_number

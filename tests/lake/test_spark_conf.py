@@ -1,20 +1,13 @@
 """Spark settings of one plan: they hold in its runs' sessions, or are refused by name, with what to do."""
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark import SparkContext
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.session import SparkResource
 from backfill_assets.lake.spark_conf import settle
-
-PROJECT = Path(__file__).resolve().parent.parent.parent
+from backfill_assets.orchestration.spark import SparkResource
+from tests.lake.sessions import in_a_process
 
 
 @dataclass
@@ -71,40 +64,12 @@ def test_what_the_rows_or_their_place_depend_on_is_no_plans_to_choose_and_no_spa
         Never(spark_config={"spark.remote": "sc://host:1"}).session({name: "other"})
 
 
-def own_driver() -> None:
-    """A run with a driver of its own: what it is started with, what it may change, and what it may not."""
-    from backfill_assets.lake.session import spark_resource
-    from backfill_assets.settings import read_settings
-    from tests.conftest import SMALL
-
-    told: list[Any] = []
-    chosen = read_settings(spark_master="local[1]", spark_remote="", spark_conf=SMALL)
-    with pytest.raises(UsageError, match="'many'"):
-        spark_resource(chosen).session({"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"})
-    SparkContext.getOrCreate().stop()  # a run would have ended with that
-    resource = spark_resource(chosen)
-    first = {"spark.driver.memory": "1g", "spark.executor.instances": "3", "spark.sql.shuffle.partitions": "7"}
-    session: Any = resource.session(first)
-    told.append({name: session.conf.get(name) for name in first})
-    told.append(session._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20)
-    told.append(resource.session(first | {"spark.sql.shuffle.partitions": "8"}).conf.get("spark.sql.shuffle.partitions"))
-    for wrong in ({"spark.driver.memory": "3g"}, {"spark.sql.shuffle.partitions": "many"}):
-        try:
-            resource.session(wrong)
-        except UsageError as error:
-            told.append(str(error))
-    session.stop()
-    print(json.dumps([first, *told]))
-
-
 def test_a_driver_of_its_own_is_started_with_all_of_them(spark):
-    code = "import tests.conftest; from tests.lake.test_spark_conf import own_driver; own_driver()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-5000:]
-    first, held, megabytes, changed, late, wrong = json.loads(done.stdout.splitlines()[-1])
-    assert held == first
-    assert 900 < megabytes <= 1024
-    assert changed == "8"
+    driver = in_a_process("driver_of_its_own")
+    assert driver["held"] == driver["wanted"]
+    assert 900 < driver["megabytes"] <= 1024
+    assert driver["changed"] == "8"
+    late, no_number = driver["refusals"]
     assert late.startswith("spark.driver.memory=3g cannot be set for one plan: this process's driver is running already")
-    assert wrong.startswith("Spark refuses a setting. ")
-    assert "'many'" in wrong
+    assert no_number.startswith("Spark refuses a setting. ")
+    assert "'many'" in no_number

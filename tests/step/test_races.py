@@ -7,10 +7,10 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.store import Lake
-from backfill_assets.step.request import Order
+from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.deliveries import arriving, day, days
-from tests.step.test_rerun import only_some
+from tests.step.variants import only_some
 from tests.world import FOUR, OUTAGES, RAW, REJECTED, UPDATES, World
 
 
@@ -57,7 +57,8 @@ class Busy(Lake):
 
 def test_an_input_committed_while_a_step_begins_makes_its_day_due_again(built):
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
-    Step(built.table(OUTAGES), Busy(str(built.root), built), built.calendar, Order("mine", force=True), built.spark).run(FOUR)
+    workspace = replace(built.workspace, lake=Busy(str(built.root), built))
+    Step(built.table(OUTAGES), workspace, StepRequest("mine", force=True), built.spark).run(FOUR)
     assert len(built.rows(OUTAGES, days(1))) == 3
     assert [b.day for b in built.run(FOUR, [OUTAGES])[OUTAGES].built] == days(1)
     assert len(built.rows(OUTAGES, days(1))) == 4

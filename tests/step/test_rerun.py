@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from deltalake import DeltaTable
 
 from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between
 from tests.deliveries import arriving, day, days
+from tests.step.variants import only_some
 from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
 
 
@@ -51,8 +53,6 @@ def test_a_new_code_version_makes_every_day_due_but_not_what_comes_out_the_same(
 
 def forget_the_record(world: World, name: str) -> None:
     """What a crash between commit and ledger leaves: the commit, without its record."""
-    from deltalake import DeltaTable
-
     DeltaTable(world.lake.ledger.path).delete(f"\"table\" = '{name}'")
 
 
@@ -86,19 +86,6 @@ def test_a_step_that_breaks_is_recorded_for_every_day_and_changes_nothing(built)
     assert built.rows(UPDATES) == before
 
 
-def only_some(world: World, *numbers: str, version: str, customers: int = 7):
-    """`staging/outages` as a table that computes only these outages, with this many customers."""
-    plain = world.table(OUTAGES)
-    some = f"outage_number IN ({', '.join(repr(n) for n in numbers)})"
-
-    def compute(updates):
-        return plain.compute(updates).where(some).selectExpr(*[
-            f"{customers} AS customers" if c == "customers" else c for c in plain.compute(updates).columns
-        ])  # fmt: skip
-
-    return replace(plain, version=version, compute=compute)
-
-
 def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
     before = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
@@ -125,28 +112,34 @@ def test_a_table_without_a_key_refuses_to_merge(built):
     assert str(refused.value) == "raw/outage_events has no key to merge on. Nothing was written. Use write_mode overwrite."
 
 
-def test_append_once_adds_rows_once_for_a_run_and_its_re_executions(built):
-    more = only_some(built, "103", version="2")
+ONCE = {"write_mode": "append_once", "identity": "the run", "force": True}
+
+
+@pytest.fixture
+def appended(built):
+    """The four days, to the second of which one run has appended an outage."""
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     built.run(days(1), [REJECTED, RAW, UPDATES])
-    asked = {"write_mode": "append_once", "identity": "the run", "force": True}
-    assert built.run(days(1), more, run="the run", **asked)[OUTAGES].built[0].rows == 4
-    again = replace(built, spark=no_spark).run(days(1), more, run="its re-execution", **asked)[OUTAGES]
+    result = built.run(days(1), only_some(built, "103", version="2"), run="the run", **ONCE)[OUTAGES]
+    assert [build.rows for build in result.built] == [4]
+    return built
+
+
+def test_append_once_adds_rows_once_for_a_run_and_its_re_executions(appended):
+    more = only_some(appended, "103", version="2")
+    again = replace(appended, spark=no_spark).run(days(1), more, run="its re-execution", **ONCE)[OUTAGES]
     assert [b.day for b in again.up_to_date] == days(1)
-    assert len(built.rows(OUTAGES, days(1))) == 4
+    assert len(appended.rows(OUTAGES, days(1))) == 4
 
 
-def test_append_once_adds_rows_once_also_after_a_crash_before_the_record(built):
-    test_append_once_adds_rows_once_for_a_run_and_its_re_executions(built)
-    forget_the_record(built, OUTAGES)
-    asked = {"write_mode": "append_once", "identity": "the run", "force": True}
-    built.run(days(1), only_some(built, "103", version="2"), run="another re-execution", **asked)
-    assert len(built.rows(OUTAGES, days(1))) == 4
+def test_append_once_adds_rows_once_also_after_a_crash_before_the_record(appended):
+    forget_the_record(appended, OUTAGES)
+    appended.run(days(1), only_some(appended, "103", version="2"), run="another re-execution", **ONCE)
+    assert len(appended.rows(OUTAGES, days(1))) == 4
 
 
 def test_append_once_of_keys_that_are_there_is_refused(built):
-    asked = {"write_mode": "append_once", "identity": "the run"}
-    failed = built.run(days(1), only_some(built, "100", version="2"), **asked)[OUTAGES].failed()
+    failed = built.run(days(1), only_some(built, "100", version="2"), **ONCE)[OUTAGES].failed()
     assert failed[0].message.startswith("unique_key: 1 keys more than once")
     assert len(built.rows(OUTAGES, days(1))) == 3
 
@@ -155,9 +148,8 @@ def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
     table = replace(built.table(RAW), rules=())
     before = len(built.rows(RAW))
     (built.folder(day(2)) / "events.jsonl").rename(built.landing / "away")
-    asked = {"write_mode": "append_once", "identity": "the run", "force": True}
-    first = built.run(FOUR, table, **asked)[RAW]
+    first = built.run(FOUR, table, **ONCE)[RAW]
     (built.landing / "away").rename(built.folder(day(2)) / "events.jsonl")
-    second = built.run(FOUR, table, **asked)[RAW]
+    second = built.run(FOUR, table, **ONCE)[RAW]
     assert ([b.day for b in first.built if b.succeeded], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
     assert len(built.rows(RAW)) == 2 * before

@@ -1,0 +1,31 @@
+"""The environment of every test process, no settings but these.
+
+All processes of one test session inherit SUITE_FOLDER from the first, which alone removes it at the end.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
+SMALL = {
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # A few rows a step: generating, compiling and planning code for them takes longer than computing them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+FIRST_PROCESS = "SUITE_FOLDER" not in os.environ
+SUITE = Path(os.environ.setdefault("SUITE_FOLDER", tempfile.mkdtemp(prefix="backfill-tests-") if FIRST_PROCESS else ""))
+
+for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
+    del os.environ[name]
+os.environ |= {
+    "BACKFILL_HOME": tempfile.mkdtemp(prefix="home-", dir=SUITE),
+    "BACKFILL_LANDING": str(SAMPLE),
+    "BACKFILL_LAST_DAY": "2019-10-13",
+    "BACKFILL_SPARK_CONF": json.dumps(SMALL),
+}

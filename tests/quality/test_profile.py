@@ -1,0 +1,156 @@
+"""The profile of a day: fingerprints against a comparison of rows in Python, and every figure against a count in Python.
+
+A hundred days or more are measured in one query, for a query costs the same however few rows it has.
+"""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backfill_assets.quality.profile import (
+    EMPTY_DAY,
+    SAMPLE_SIZE,
+    DayProfile,
+    offending_rows,
+    profiles,
+    repeated_keys,
+    type_faults,
+)
+from tests.quality.rows_of_any_kind import ROWS, Row, day, frame, value
+
+# A few queries an example; each example has many days.
+few = settings(max_examples=5)
+SOME = st.sampled_from(ROWS)
+# Rows of few kinds, so that days with equal rows are as frequent as days without.
+SMALL_DAYS = st.lists(SOME, min_size=4, max_size=4).flatmap(
+    lambda kinds: st.lists(st.lists(st.sampled_from(kinds), max_size=3), min_size=60, max_size=60)
+)
+
+
+def measured(rows, part=None, measures=None, samples=None) -> dict[int, DayProfile]:
+    """Profiles by the number of the day."""
+    found = profiles(rows, day="day", part=part, measures=measures or {}, samples=samples or {})
+    return {(at - day(0)).days: profile for at, profile in found.items()}
+
+
+def fingerprints(rows) -> dict[int, str]:
+    return {n: profile.fingerprint for n, profile in measured(rows).items()}
+
+
+def content(rows: list[Row]) -> frozenset:
+    return frozenset(Counter(map(value, rows)).items())
+
+
+def test_rows_have_one_fingerprint_if_and_only_if_they_are_equal(spark):
+    found = fingerprints(frame(spark, [[row] for row in ROWS]))
+    by_value: dict = {}
+    for n, row in enumerate(ROWS):
+        by_value.setdefault(value(row), set()).add(found[n])
+    assert {row: marks for row, marks in by_value.items() if len(marks) > 1} == {}
+    assert len(set(found.values())) == len(by_value) > 300
+
+
+@few
+@given(days=SMALL_DAYS)
+def test_days_have_one_fingerprint_if_and_only_if_they_hold_the_same_rows_as_often(spark, days):
+    found = fingerprints(frame(spark, days))
+    rows = {n: content(rows) for n, rows in enumerate(days) if rows}
+    assert found.keys() == rows.keys()
+    assert len(set(found.values())) == len(set(rows.values())) == len({(found[n], rows[n]) for n in rows})
+
+
+@few
+@given(days=st.lists(st.lists(SOME, max_size=4), min_size=30, max_size=30), seed=st.integers(0, 10**6))
+def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(spark, tmp_path_factory, days, seed):
+    expected = fingerprints(frame(spark, days))
+    shuffled = [random.Random(seed).sample(rows, len(rows)) for rows in days]
+    folder = str(tmp_path_factory.mktemp("files"))
+    frame(spark, shuffled).repartition(5).write.mode("overwrite").parquet(folder)
+    files = spark.read.parquet(folder)
+    assert fingerprints(files) == expected
+    cut = f"DATE'{day(seed % 30)}'"
+    assert fingerprints(files.where(f"day < {cut}")) | fingerprints(files.where(f"day >= {cut}")) == expected
+
+
+@few
+@given(days=st.lists(st.lists(st.tuples(st.sampled_from([None, "p", "q"]), SOME), max_size=4), min_size=30, max_size=30))
+def test_a_part_of_a_day_has_the_fingerprint_of_a_day_with_its_rows_alone(spark, days):
+    rows = [[(part, *row[1:]) for part, row in of_day] for of_day in days]
+    found = measured(frame(spark, rows), part="part")
+    parts = [(n, part) for n, of_day in enumerate(rows) for part in sorted({row[0] or "" for row in of_day})]
+    alone = fingerprints(frame(spark, [[row for row in rows[n] if (row[0] or "") == part] for n, part in parts]))
+    assert {(n, part): mark for n, profile in found.items() for part, mark in profile.parts.items()} == {
+        partition: alone[n] for n, partition in enumerate(parts)
+    }
+
+
+@few
+@given(days=st.lists(st.lists(SOME, max_size=5), min_size=30, max_size=30))
+def test_rows_nulls_and_measures_are_counted_by_the_day(spark, days):
+    found = measured(frame(spark, days), measures={"ones": "if(n = 1, 1, 0)", "nothing": "CAST(NULL AS INT)"})
+    names = ("part", "s", "t", "n", "m", "a", "o", "deep", "wide")
+    for n, rows in enumerate(days):
+        profile = found.get(n, DayProfile(day(n), nulls=dict.fromkeys(names, 0), measures={"ones": 0, "nothing": 0}))
+        assert profile.rows == len(rows)
+        assert profile.nulls == {name: sum(row[at] is None for row in rows) for at, name in enumerate(names)}
+        assert profile.measures == {"ones": sum(row[3] == 1 for row in rows), "nothing": 0}
+
+
+def test_a_day_without_rows_has_no_profile_and_the_fingerprint_of_nothing(spark):
+    assert sorted(fingerprints(frame(spark, [[ROWS[0]], [], [ROWS[0]]]))) == [0, 2]
+    assert DayProfile(day(1)).fingerprint == EMPTY_DAY
+
+
+def test_samples_are_the_first_of_the_distinct_values_in_order_and_only_of_days_that_have_any(spark):
+    many = [("p", f"{n % 30:02}", *ROWS[0][2:]) for n in range(60)]
+    found = measured(frame(spark, [many, [("p", None, *ROWS[0][2:])]]), samples={"texts": "array_compact(array(s))"})
+    assert found[0].samples == {"texts": [f"{n:02}" for n in range(SAMPLE_SIZE)]}
+    assert found[1].samples == {}
+
+
+KEYED = "day DATE, k STRING, i INT, v STRING"
+KEYS = st.tuples(st.sampled_from([None, "", "a"]), st.sampled_from([None, 0, 1]))
+
+
+@few
+@given(days=st.lists(st.lists(KEYS, max_size=6), min_size=60, max_size=60))
+def test_keys_that_stand_more_than_once_in_a_day_are_counted_and_a_null_is_a_value(spark, days):
+    rows = spark.createDataFrame([(day(n), *key, str(at)) for n, keys in enumerate(days) for at, key in enumerate(keys)], KEYED)
+    repeated = {day(n): sum(count > 1 for count in Counter(keys).values()) for n, keys in enumerate(days)}
+    assert repeated_keys(rows, day="day", key=["k", "i"]) == {at: count for at, count in repeated.items() if count}
+
+
+@pytest.fixture(scope="module")
+def keyed(spark):
+    first = [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("c", 6), ("d", 7), ("d", 8)]
+    return spark.createDataFrame([(day(at), k, i, "ü") for at, rows in enumerate((first, first[:1])) for k, i in rows], KEYED)
+
+
+def at_fault(keyed, condition: str | None) -> list[tuple]:
+    found = offending_rows(keyed, day="day", on=day(0), key=["k"], condition=condition)
+    return [tuple(json.loads(row).values()) for row in found]
+
+
+def test_rows_of_the_day_that_satisfy_a_condition_are_shown(keyed):
+    assert sorted(at_fault(keyed, "i > 6")) == [(str(day(0)), "d", 7, "ü"), (str(day(0)), "d", 8, "ü")]
+
+
+def test_rows_whose_key_repeats_are_shown_by_key(keyed):
+    assert [key for _, key, *_ in at_fault(keyed, None)] == ["a", "a", "c", "c", "c"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"), [pytest.param("i > 0", 5, id="of eight"), pytest.param("i > 99", 0, id="of none")]
+)
+def test_no_more_than_five_rows_are_shown(keyed, condition, shown):
+    assert len(set(at_fault(keyed, condition))) == shown
+
+
+def test_columns_that_differ_from_the_declared_ones_are_named(spark):
+    found = spark.createDataFrame([], "a STRING, b INT, c STRING").schema
+    declared = spark.createDataFrame([], "a STRING, b BIGINT, d STRING").schema
+    assert type_faults(found, declared) == ["d is missing", "c is not declared", "b is int, declared bigint"]
