@@ -93,7 +93,7 @@ def built_once(name: str, spark: SparkSession, calendar: Calendar, fill: Callabl
     def on(root: Path) -> World:
         return World(root / "lake", root / "landing", lambda: spark, calendar)
 
-    return on(made_once(name, lambda root: fill(on(root)) and None))
+    return on(made_once(name, lambda root: fill(on(root))))
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.environment import SUITE
 START_PATIENCE_S = 240
 
 
-def made_once(name: str, make: Callable[[Path], None]) -> Path:
+def made_once(name: str, make: Callable[[Path], object]) -> Path:
     """The folder that `make` has filled, in this process or another of the session; whoever needs it first makes it."""
     folder, done = SUITE / name, SUITE / f"{name}.done"
     with FileLock(SUITE / f"{name}.lock"):

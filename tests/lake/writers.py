@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,9 +52,9 @@ def acts(root: str, writer: int) -> None:
     """Commit the writer's days one by one, without Spark."""
     folder = f"{root}/{numbers.name}"
     for at in days_of("acts", writer):
-        build = Build(numbers.name, at, "accepted", f"writer {writer}", "1", rows=1)
+        builds = [Build(numbers.name, at, "accepted", f"writer {writer}", "1", rows=1)]
         commit = FileCommit(folder, "arrival_day", [written(folder, at)], COLUMNS.json())
-        commit_and_record(root, numbers.name, lambda build=build: [build], commit)
+        commit_and_record(root, numbers.name, partial(list, builds), commit)
 
 
 def written(folder: str, at: date) -> DataFile:

@@ -5,14 +5,14 @@ from datetime import date, timedelta
 from itertools import product
 from typing import Any
 
-Row = tuple[Any, ...]
+Row = Values = tuple[Any, ...]
 
 COLUMNS = (
-    "day DATE, part STRING, s STRING, t STRING, n BIGINT, m MAP<STRING, STRING>, a ARRAY<STRING>, "
+    "day DATE, about STRING, s STRING, t STRING, n BIGINT, m MAP<STRING, STRING>, a ARRAY<STRING>, "
     "o STRUCT<q: STRING, r: STRING>, deep ARRAY<MAP<STRING, STRING>>, wide MAP<STRING, STRUCT<q: STRING, r: STRING>>"
 )
 TEXTS = (None, "", "a")
-MAPS: tuple[Any, ...] = (
+MAPS: Values = (
     None,
     {},
     {"a": None},
@@ -22,9 +22,9 @@ MAPS: tuple[Any, ...] = (
     {"b": "y", "a": "x"},
     {"a": "y", "b": "x"},
 )
-LISTS = (None, [], [None], [""], [None, None], [None, "a"], ["a", None], ["[null]"])
-STRUCTS = (None, (None, None), ("a", None), (None, "a"), ("", None))
-DEEP = (
+LISTS: Values = (None, [], [None], [""], [None, None], [None, "a"], ["a", None], ["[null]"])
+STRUCTS: Values = (None, (None, None), ("a", None), (None, "a"), ("", None))
+DEEP: Values = (
     None,
     [],
     [None],
@@ -35,7 +35,7 @@ DEEP = (
     [{"b": "y", "a": "x"}],
     [{"a": "x"}, {"b": "y"}],
 )
-WIDE = (None, {}, {"a": None}, {"a": (None, None)}, {"a": ("", None)}, {"a": (None, "")}, {"a": ("x", "y"), "b": None})
+WIDE: Values = (None, {}, {"a": None}, {"a": (None, None)}, {"a": ("", None)}, {"a": (None, "")}, {"a": ("x", "y"), "b": None})
 PLAIN: Row = ("p", "a", None, 0, {"a": "x"}, ["a"], ("a", "a"), [], {})
 
 # Every pair of two texts and a number; every other kind of value, beside each of the texts.

@@ -31,9 +31,9 @@ SMALL_DAYS = st.lists(SOME, min_size=4, max_size=4).flatmap(
 )
 
 
-def measured(rows, part=None, measures=None, samples=None) -> dict[int, DayProfile]:
+def measured(rows, about=None, measures=None, samples=None) -> dict[int, DayProfile]:
     """Profiles by the number of the day."""
-    found = profiles(rows, day="day", part=part, measures=measures or {}, samples=samples or {})
+    found = profiles(rows, day="day", about=about, measures=measures or {}, samples=samples or {})
     return {(at - day(0)).days: profile for at, profile in found.items()}
 
 
@@ -78,13 +78,13 @@ def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(sp
 
 @few
 @given(days=st.lists(st.lists(st.tuples(st.sampled_from([None, "p", "q"]), SOME), max_size=4), min_size=30, max_size=30))
-def test_a_part_of_a_day_has_the_fingerprint_of_a_day_with_its_rows_alone(spark, days):
-    rows = [[(part, *row[1:]) for part, row in of_day] for of_day in days]
-    found = measured(frame(spark, rows), part="part")
-    parts = [(n, part) for n, of_day in enumerate(rows) for part in sorted({row[0] or "" for row in of_day})]
-    alone = fingerprints(frame(spark, [[row for row in rows[n] if (row[0] or "") == part] for n, part in parts]))
-    assert {(n, part): mark for n, profile in found.items() for part, mark in profile.parts.items()} == {
-        partition: alone[n] for n, partition in enumerate(parts)
+def test_the_rows_of_a_day_about_another_have_the_fingerprint_of_a_day_with_them_alone(spark, days):
+    rows = [[(about, *row[1:]) for about, row in of_day] for of_day in days]
+    found = measured(frame(spark, rows), about="about")
+    groups = [(n, about) for n, of_day in enumerate(rows) for about in sorted({row[0] or "" for row in of_day})]
+    alone = fingerprints(frame(spark, [[row for row in rows[n] if (row[0] or "") == about] for n, about in groups]))
+    assert {(n, about): mark for n, profile in found.items() for about, mark in profile.day_fingerprints.items()} == {
+        group: alone[n] for n, group in enumerate(groups)
     }
 
 
@@ -92,7 +92,7 @@ def test_a_part_of_a_day_has_the_fingerprint_of_a_day_with_its_rows_alone(spark,
 @given(days=st.lists(st.lists(SOME, max_size=5), min_size=30, max_size=30))
 def test_rows_nulls_and_measures_are_counted_by_the_day(spark, days):
     found = measured(frame(spark, days), measures={"ones": "if(n = 1, 1, 0)", "nothing": "CAST(NULL AS INT)"})
-    names = ("part", "s", "t", "n", "m", "a", "o", "deep", "wide")
+    names = ("about", "s", "t", "n", "m", "a", "o", "deep", "wide")
     for n, rows in enumerate(days):
         profile = found.get(n, DayProfile(day(n), nulls=dict.fromkeys(names, 0), measures={"ones": 0, "nothing": 0}))
         assert profile.rows == len(rows)
