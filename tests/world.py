@@ -20,6 +20,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.latest import latest
+from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.protocol import LandingArea
@@ -105,8 +106,12 @@ class World:
     def arrow(self, name: str) -> pa.Table:
         return DeltaTable(self.lake.path(name)).to_pyarrow_table()
 
+    def accepted(self, name: str) -> dict[date, Build]:
+        """The last accepted build of every day of a table."""
+        return {at: build for (_, at), build in latest(self.lake.ledger, {name: None}).accepted.items()}
+
     def fingerprints(self, name: str) -> dict[date, str]:
-        return {at: build.fingerprint for (_, at), build in latest(self.lake.ledger, {name: None}).accepted.items()}
+        return {at: build.fingerprint for at, build in self.accepted(name).items()}
 
     def versions(self) -> dict[str, int]:
         return {name: self.lake.version(name) for name in NAMES}

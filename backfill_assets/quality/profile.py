@@ -57,10 +57,27 @@ def _bits(columns: Sequence[Column]) -> Column:
 
 def _hashable(value: Column, kind: DataType) -> Column:
     if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
-        return F.to_json(F.array_sort(F.map_entries(value)))
+        return F.to_json(_ordered(value, kind))
     if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
-        return F.to_json(value, {"ignoreNullFields": "false"})
+        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"})
     return value
+
+
+def _ordered(value: Column, kind: DataType) -> Column:
+    """`value` with the sorted entries of each map, however deep it lies, in its place."""
+    if "map<" not in kind.simpleString():
+        return value
+    if isinstance(kind, ArrayType):
+        return F.transform(value, lambda item: _ordered(item, kind.elementType))
+    if isinstance(kind, StructType):
+        fields = [_ordered(value.getField(f.name), f.dataType).alias(f.name) for f in kind.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    assert isinstance(kind, MapType)
+    entries = F.map_entries(value)
+    if "map<" in kind.valueType.simpleString():
+        inner = kind.valueType
+        entries = F.transform(entries, lambda e: F.struct(e["key"].alias("key"), _ordered(e["value"], inner).alias("value")))
+    return F.array_sort(entries)
 
 
 def profiles(

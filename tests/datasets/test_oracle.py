@@ -29,8 +29,8 @@ def test_no_line_of_the_sample_is_rejected(sixty):
 
 
 def test_the_ledger_counts_what_the_tables_hold(sixty):
-    accepted = sixty.lake.ledger.accepted(NAMES)
-    assert {name: sum(b.rows for (table, _), b in accepted.items() if table == name) for name in NAMES} == {
+    accepted = {name: sixty.accepted(name) for name in NAMES}
+    assert {name: sum(build.rows for build in builds.values()) for name, builds in accepted.items()} == {
         name: sixty.arrow(name).num_rows for name in NAMES
     }
-    assert len(accepted) == 60 * len(NAMES)
+    assert {name: len(builds) for name, builds in accepted.items()} == dict.fromkeys(NAMES, 60)

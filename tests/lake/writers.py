@@ -36,8 +36,12 @@ COLUMNS = StructType([StructField("arrival_day", DateType()), StructField("numbe
 
 
 @table(
-    "raw/numbers", partition_by="arrival_day", columns="arrival_day DATE, number BIGINT", reads={"days": SliceDays()}, version="1",
-)  # fmt: skip
+    "raw/numbers",
+    partition_by="arrival_day",
+    columns="arrival_day DATE, number BIGINT",
+    reads={"days": SliceDays()},
+    version="1",
+)
 def numbers(days):
     """A row a day, whose number is the day's."""
     return days.selectExpr("arrival_day", f"CAST(datediff(arrival_day, DATE'{FIRST}') AS BIGINT) AS number")

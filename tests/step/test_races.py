@@ -30,7 +30,7 @@ def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
     build = built.run(days(1), mine, run="mine", force=True)[OUTAGES].built[0]
     assert build.outcome == "accepted"
     assert len(built.rows(OUTAGES, days(1))) == 3
-    assert built.lake.ledger.accepted([OUTAGES])[OUTAGES, day(1)].run == "mine"
+    assert built.accepted(OUTAGES)[day(1)].run == "mine"
 
 
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):

@@ -1,0 +1,95 @@
+"""What a computed day comes to, and what is recorded of it. No Spark, no lake: values in, values out."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from backfill_assets.quality.profile import DayProfile
+from backfill_assets.quality.rules import Verdict
+from backfill_assets.step.audit import Audited
+from backfill_assets.step.due import Due, Inputs
+from backfill_assets.step.judge import Judgement, judged, record
+from backfill_assets.step.request import StepRequest
+from tests.deliveries import day, days
+from tests.plan.chain import CALENDAR, built, history, outages, updates
+from tests.plan.workspaces import workspace_of
+
+WORKSPACE = workspace_of([updates, outages, history], CALENDAR)
+REFUSED = Verdict("has_rows", False, "no rows")
+
+
+def audited(number: int, *verdicts: Verdict, fingerprint: str = "new", **rows) -> Audited:
+    return Audited(DayProfile(day(number), rows=3, fingerprint=f"{fingerprint}{number}"), verdicts, **rows)
+
+
+def judgements(table, found: list[Audited], accepted=None) -> list[Judgement]:
+    at = [each.profile.day for each in found]
+    due = Due(compute=at, inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at})
+    return judged(table, due, {each.profile.day: each for each in found}, accepted or {}, WORKSPACE)
+
+
+def test_a_day_that_passes_is_accepted_and_one_that_a_rule_refuses_is_not():
+    passed, refused = judgements(outages, [audited(1), audited(2, REFUSED)])
+    assert (passed.outcome, passed.message) == ("accepted", "")
+    assert (refused.outcome, refused.message) == ("failed", "has_rows: no rows")
+
+
+def test_the_message_of_a_failed_day_shows_the_rows_at_fault():
+    (refused,) = judgements(outages, [audited(1, REFUSED, rows_at_fault={"has_rows": ['{"n": 1}', '{"n": 2}']})])
+    assert refused.message.splitlines() == ["has_rows: no rows", '      {"n": 1}', '      {"n": 2}']
+
+
+def test_a_day_as_before_of_a_table_that_is_gone_is_written_again():
+    (again,) = judgements(outages, [audited(1, fingerprint="f")], built(outages, 1, delta_version=3))
+    assert (again.outcome, again.stays_at) == ("accepted", -1)
+
+
+@pytest.mark.parametrize(
+    ("computed", "failed"),
+    [
+        pytest.param([1, 2, 3], [2, 3], id="the days after it, one after the other"),
+        pytest.param([2, 4, 5], [2], id="not a day after a gap"),
+    ],
+)
+def test_a_day_computed_from_one_that_failed_fails_with_it(computed, failed):
+    found = judgements(history, [audited(n, *[REFUSED] * (n == 2)) for n in computed])
+    assert [each.day for each in found if each.outcome == "failed"] == days(*failed)
+    assert [each.message for each in found if each.day == day(3)] == [
+        "computed from 2019-08-17, which failed in this run" for n in computed if n == 3
+    ]
+
+
+def test_a_table_that_reads_itself_is_recorded_with_what_this_run_computed_of_the_day_before():
+    first, second = judgements(history, [audited(1), audited(2)])
+    assert first.inputs.tables == {"staging/o": {str(day(1)): "o"}}
+    assert second.inputs.tables == {"staging/o": {str(day(2)): "o"}, history.name: {str(day(1)): "new1"}}
+
+
+def test_a_build_is_recorded_with_its_figures_its_inputs_and_who_requested_it():
+    at = datetime(2019, 8, 15, tzinfo=UTC)
+    (judgement,) = judgements(outages, [audited(1, replace(REFUSED, passed=True))])
+    request = StepRequest("a run", plan="p", who="ada", reason="why not", write_mode="merge")
+    build = record(judgement, outages, request, at=at, versions={"staging/u": 7}, seconds=1.23456)
+    assert (build.table, build.day, build.outcome, build.fingerprint, build.rows) == (
+        outages.name,
+        day(1),
+        "accepted",
+        "new1",
+        3,
+    )
+    assert (build.run, build.identity, build.plan, build.who, build.reason) == ("a run", "a run", "p", "ada", "why not")
+    assert (build.write_mode, build.input_versions, build.seconds, build.at) == ("merge", {"staging/u": 7}, 1.235, at)
+    assert [(check["rule"], check["passed"], check["rows"]) for check in build.checks] == [("has_rows", True, [])]
+
+
+def test_a_day_that_could_not_be_computed_is_recorded_without_figures():
+    judgement = Judgement(day(1), "failed", "no source")
+    build = record(judgement, outages, StepRequest("a run"), at=datetime(2019, 8, 15, tzinfo=UTC))
+    assert (build.outcome, build.message, build.fingerprint, build.rows, build.delta_version) == (
+        "failed",
+        "no source",
+        "",
+        0,
+        -1,
+    )
