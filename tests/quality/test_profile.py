@@ -6,10 +6,12 @@ A hundred days or more are measured in one query, for a query costs the same how
 import json
 import random
 from collections import Counter
+from collections.abc import Hashable
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 
 from backfill_assets.quality.profile import (
     EMPTY_DAY,
@@ -18,6 +20,7 @@ from backfill_assets.quality.profile import (
     offending_rows,
     profiles,
     repeated_keys,
+    row_hash,
     type_faults,
 )
 from tests.quality.rows_of_any_kind import ROWS, Row, day, frame, value
@@ -25,9 +28,9 @@ from tests.quality.rows_of_any_kind import ROWS, Row, day, frame, value
 # Some queries an example, of many days each. A failing example is shown as it was found: making it smaller takes hundreds.
 few = settings(max_examples=5, phases=[Phase.reuse, Phase.generate])
 SOME = st.sampled_from(ROWS)
-# Rows of few kinds, so that days with equal rows are as frequent as days without.
-SMALL_DAYS = st.lists(SOME, min_size=4, max_size=4).flatmap(
-    lambda kinds: st.lists(st.lists(st.sampled_from(kinds), max_size=3), min_size=60, max_size=60)
+# Days before and after, of rows of few kinds: as often with the same rows as not.
+PAIRS = st.lists(SOME, min_size=3, max_size=3).flatmap(
+    lambda kinds: st.lists(st.tuples(*[st.lists(st.sampled_from(kinds), max_size=3)] * 2), min_size=60, max_size=60)
 )
 
 
@@ -45,22 +48,24 @@ def content(rows: list[Row]) -> frozenset:
     return frozenset(Counter(map(value, rows)).items())
 
 
-def test_rows_have_one_fingerprint_if_and_only_if_they_are_equal(spark):
-    found = fingerprints(frame(spark, [[row] for row in ROWS]))
-    by_value: dict = {}
+def test_rows_have_one_hash_if_and_only_if_they_are_equal(spark):
+    rows = frame(spark, [[row] for row in ROWS])
+    same_day = StructType([field for field in rows.schema.fields if field.name != "day"])
+    hashes = {(row.day - day(0)).days: row.hash for row in rows.select("day", row_hash(same_day).alias("hash")).collect()}
+    by_value: dict[Hashable, set[int]] = {}
     for n, row in enumerate(ROWS):
-        by_value.setdefault(value(row), set()).add(found[n])
-    assert {row: marks for row, marks in by_value.items() if len(marks) > 1} == {}
-    assert len(set(found.values())) == len(by_value) > 300
+        by_value.setdefault(value(row), set()).add(hashes[n])
+    assert {row: found for row, found in by_value.items() if len(found) > 1} == {}
+    assert len(set(hashes.values())) == len(by_value) > 300
 
 
 @few
-@given(days=SMALL_DAYS)
-def test_days_have_one_fingerprint_if_and_only_if_they_hold_the_same_rows_as_often(spark, days):
-    found = fingerprints(frame(spark, days))
-    rows = {n: content(rows) for n, rows in enumerate(days) if rows}
-    assert found.keys() == rows.keys()
-    assert len(set(found.values())) == len(set(rows.values())) == len({(found[n], rows[n]) for n in rows})
+@given(pairs=PAIRS)
+def test_a_day_keeps_its_fingerprint_if_and_only_if_it_holds_the_same_rows_as_often(spark, pairs):
+    before, after = ([pair[n] for pair in pairs] for n in (0, 1))
+    first, second = fingerprints(frame(spark, before)), fingerprints(frame(spark, after))
+    same = {n for n in range(len(pairs)) if first.get(n) == second.get(n)}
+    assert same == {n for n, (one, other) in enumerate(pairs) if content(one) == content(other)}
 
 
 @few
@@ -81,11 +86,12 @@ def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(sp
 def test_the_rows_of_a_day_about_another_have_the_fingerprint_of_a_day_with_them_alone(spark, days):
     rows = [[(about, *row[1:]) for about, row in of_day] for of_day in days]
     found = measured(frame(spark, rows), about="about")
-    groups = [(n, about) for n, of_day in enumerate(rows) for about in sorted({row[0] or "" for row in of_day})]
-    alone = fingerprints(frame(spark, [[row for row in rows[n] if (row[0] or "") == about] for n, about in groups]))
-    assert {(n, about): mark for n, profile in found.items() for about, mark in profile.day_fingerprints.items()} == {
-        group: alone[n] for n, group in enumerate(groups)
+    alone = {
+        (n, about or ""): mark
+        for about in (None, "p", "q")
+        for n, mark in fingerprints(frame(spark, [[row for row in of_day if row[0] == about] for of_day in rows])).items()
     }
+    assert {(n, about): mark for n, profile in found.items() for about, mark in profile.day_fingerprints.items()} == alone
 
 
 @few
@@ -130,24 +136,24 @@ def keyed(spark):
     return spark.createDataFrame([(day(at), k, i, "ü") for at, rows in enumerate((first, first[:1])) for k, i in rows], KEYED)
 
 
-def at_fault(keyed, condition: str | None) -> list[tuple]:
-    found = offending_rows(keyed, day="day", on=day(0), key=["k"], condition=condition)
-    return [tuple(json.loads(row).values()) for row in found]
+def at_fault(keyed, condition: str | None) -> list[dict]:
+    return [json.loads(row) for row in offending_rows(keyed, day="day", on=day(0), key=["k"], condition=condition)]
 
 
 def test_rows_of_the_day_that_satisfy_a_condition_are_shown(keyed):
-    assert sorted(at_fault(keyed, "i > 6")) == [(str(day(0)), "d", 7, "ü"), (str(day(0)), "d", 8, "ü")]
+    rows = sorted(at_fault(keyed, "i > 6"), key=lambda row: row["i"])
+    assert rows == [{"day": str(day(0)), "k": "d", "i": i, "v": "ü"} for i in (7, 8)]
 
 
 def test_rows_whose_key_repeats_are_shown_by_key(keyed):
-    assert [key for _, key, *_ in at_fault(keyed, None)] == ["a", "a", "c", "c", "c"]
+    assert [row["k"] for row in at_fault(keyed, None)] == ["a", "a", "c", "c", "c"]
 
 
 @pytest.mark.parametrize(
     ("condition", "shown"), [pytest.param("i > 0", 5, id="of eight"), pytest.param("i > 99", 0, id="of none")]
 )
 def test_no_more_than_five_rows_are_shown(keyed, condition, shown):
-    assert len(set(at_fault(keyed, condition))) == shown
+    assert len(at_fault(keyed, condition)) == shown
 
 
 def test_columns_that_differ_from_the_declared_ones_are_named(spark):
