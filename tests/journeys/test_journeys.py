@@ -68,7 +68,7 @@ def exercise(station: Station) -> str:
     return station.backfill(*EXERCISE, code=1)
 
 
-def test_a_damaged_file_fails_its_day_and_holds_back_what_needs_it_and_nothing_else(station: Station, exercise: str):
+def test_a_damaged_file_fails_its_day_and_blocks_what_needs_it_and_nothing_else(station: Station, exercise: str):
     found = {table: station.materialized(table) for table in TABLES}
     # Outages wait for two more days of updates; a week's sums look back six days.
     week = but(BAD - timedelta(days=2), BAD + timedelta(days=6))

@@ -5,7 +5,8 @@ from datetime import date, timedelta
 from itertools import product
 from typing import Any
 
-Row = Values = tuple[Any, ...]
+Row = tuple[Any, ...]
+Values = tuple[Any, ...]
 
 COLUMNS = (
     "day DATE, about STRING, s STRING, t STRING, n BIGINT, m MAP<STRING, STRING>, a ARRAY<STRING>, "
