@@ -23,9 +23,15 @@ from tests.world import EIGHT, FOUR, World
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("here")
 
-
 # Files that mostly wait for servers go first, so that other processes compute meanwhile; then those that build many days.
-EARLY = ("tests/journeys/test_journeys.py", "tests/journeys/test_faults.py", "tests/journeys/", "tests/step/", "tests/lake/")
+EARLY = (
+    "tests/journeys/test_journeys.py",
+    "tests/journeys/test_faults.py",
+    "tests/journeys/",
+    "tests/test_own_project.py",
+    "tests/step/",
+    "tests/lake/",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.dagster_client.client import Dagster
-from tests.journeys.conftest import PROJECT, Up, environment
+from tests.journeys.servers import PROJECT, Up, environment
 from tests.journeys.station import FIRST, Station
 
 README = (PROJECT / "README.md").read_text()
