@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.session import start
-from backfill_assets.lake.store import Lake
 from backfill_assets.settings import read_settings
 from tests.deliveries import arriving, day
 from tests.environment import FIRST_PROCESS, SUITE
@@ -66,18 +65,6 @@ def spark() -> Iterator[SparkSession]:
     session = start(read_settings(spark_remote=connect()))
     yield session
     session.stop()
-
-
-@pytest.fixture
-def new_lake(tmp_path: Path) -> Callable[[], Lake]:
-    """Fresh lakes, as many as asked for."""
-    made: list[Lake] = []
-
-    def new() -> Lake:
-        made.append(Lake(str(tmp_path / f"lake{len(made)}")))
-        return made[-1]
-
-    return new
 
 
 @pytest.fixture

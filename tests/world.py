@@ -28,12 +28,12 @@ from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-from tests.deliveries import days
+from tests import deliveries
 from tests.environment import SAMPLE
 
 NAMES = [table.name for table in TABLES]
 REJECTED, RAW, UPDATES, OUTAGES, DAILY, HISTORY = NAMES
-FOUR, EIGHT = days(*range(4)), days(*range(8))
+FOUR, EIGHT = deliveries.days(*range(4)), deliveries.days(*range(8))
 ROWS_OF_SIXTY_DAYS = {RAW: 212_989, UPDATES: 212_989, OUTAGES: 40_256, DAILY: 13_520}
 
 
@@ -75,9 +75,9 @@ class World:
     def folder(self, at: date) -> Path:
         return self.landing / "outage_events" / f"year={at:%Y}" / f"month={at:%m}" / f"day={at:%d}"
 
-    def deliver(self, those: Iterable[date]) -> World:
+    def deliver(self, days: Iterable[date]) -> World:
         """Put the sample's files of these days into the landing area."""
-        for at in those:
+        for at in days:
             shutil.copytree(World(self.root, SAMPLE, self.spark).folder(at), self.folder(at), dirs_exist_ok=True)
         return self
 
@@ -89,19 +89,16 @@ class World:
         path.write_bytes(gzip.compress(text.encode()) if file.endswith(".gz") else text.encode())
         return path
 
-    def run(self, those: Sequence[date], only: Sequence[str] | Table | None = None, **how: Any) -> dict[str, StepResult]:
+    def run(self, days: Sequence[date], only: Sequence[str] | Table | None = None, **request: Any) -> dict[str, StepResult]:
         """One run over these days: every table in the catalog's order, or only some."""
         wanted = [only] if isinstance(only, Table) else [t for t in self.tables if only is None or t.name in only]
-        request, workspace = StepRequest(**({"run": "a run"} | how)), self.workspace
-        return {t.name: Step(t, workspace, request, self.spark).run(those) for t in wanted}
+        step_request, workspace = StepRequest(**({"run": "a run"} | request)), self.workspace
+        return {t.name: Step(t, workspace, step_request, self.spark).run(days) for t in wanted}
 
-    def rows(self, name: str, those: Iterable[date] | None = None) -> list[dict[str, Any]]:
+    def rows(self, name: str, days: Iterable[date] | None = None) -> list[dict[str, Any]]:
         """What the committed table holds, read without the code under test, in order."""
-        table = self.arrow(name)
-        found = table.to_pylist()
-        column = self.table(name).partition_by
-        keep = None if those is None else set(those)
-        return sorted((row for row in found if keep is None or row[column] in keep), key=repr)
+        column, keep = self.table(name).partition_by, None if days is None else set(days)
+        return sorted((row for row in self.arrow(name).to_pylist() if keep is None or row[column] in keep), key=repr)
 
     def arrow(self, name: str) -> pa.Table:
         return DeltaTable(self.lake.path(name)).to_pyarrow_table()
@@ -124,15 +121,14 @@ class World:
 def differing_rows(one: pa.Table, other: pa.Table) -> int:
     """How many rows stand in one of two tables and not in the other, copies counted."""
     as_text = "SELECT CAST(t AS VARCHAR) FROM {} t"
-    order = one.column_names
-    found = 0
+    differing = 0
     with duckdb.connect() as database:
         database.register("one", one)
-        database.register("other", other.select(order))
+        database.register("other", other.select(one.column_names))
         for left, right in (("one", "other"), ("other", "one")):
             query = f"SELECT count(*) FROM ({as_text.format(left)} EXCEPT ALL {as_text.format(right)})"
-            found += database.execute(query).fetchall()[0][0]
-    return found
+            differing += database.execute(query).fetchall()[0][0]
+    return differing
 
 
 def assert_same(one: World, other: World, names: Sequence[str] = NAMES) -> None:
