@@ -14,7 +14,7 @@ from filelock import FileLock
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.lake.engine import Engine, engine_command
-from backfill_assets.servers.child import end_all, family, free_port, is_taken
+from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import read_settings
 from tests.environment import SUITE
 
@@ -65,6 +65,6 @@ def end_engine() -> None:
     record = SUITE / "engine" / "engine.json"
     pid = json.loads(record.read_text())["pid"] if record.exists() else 0
     if pid and psutil.pid_exists(pid):
-        processes = family(pid)
+        processes = process_tree(pid)
         processes[0].terminate()
-        end_all(processes)
+        wait_or_kill(processes)

@@ -13,7 +13,7 @@ from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 
 from backfill_assets.datasets.outages.project import defs
-from backfill_assets.servers.place import DAGSTER_YAML
+from backfill_assets.servers.home import DAGSTER_YAML
 
 
 def main(first: str, last: str) -> int:
