@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.journeys.servers import environment
-from tests.journeys.station import FIRST
+from tests.journeys.station import FIRST, PATIENCE_S
 from tests.suite import made_once
 from tests.world import NAMES
 
@@ -32,10 +32,13 @@ def demo(home: Path) -> Demo:
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
     env = {name: value for name, value in environment(home, FIRST).items() if name not in calendar}
     command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"]
-    done = subprocess.run(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False
-    )
-    return Demo(home, done.returncode, done.stdout)
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            printed, _ = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # it ends its servers itself: killed, it would leave them at work
+            printed, _ = process.communicate()
+    return Demo(home, process.returncode, printed)
 
 
 def demo_once() -> Demo:
