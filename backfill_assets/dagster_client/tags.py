@@ -9,6 +9,7 @@ LAUNCH = "backfill/launch"  # one launch request; a backfill whose answer was lo
 LAUNCHER = "backfill/launcher"  # on a run that carries a plan out and builds nothing itself; dagster.yaml counts these too
 WHO = "backfill/who"
 REASON = "backfill/reason"
+PROCESS = "backfill/process"  # the process of a run that the run starter started
 
 
 def who_asked(tagged: Mapping[str, str]) -> str:

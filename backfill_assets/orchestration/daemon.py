@@ -1,4 +1,4 @@
-"""Dagster's daemon with a backfill interval of 5 s instead of 30: `python -m backfill_assets.orchestration.daemon run`.
+"""Dagster's daemon with a backfill interval of 1 s instead of 30: `python -m backfill_assets.orchestration.daemon run`.
 
 A backfill waits for one iteration of the daemon before its runs start, and for another before it is completed: at Dagster's
 own interval that is most of the time of a small rebuild. Dagster 1.13 has no setting for it, only a constant.
@@ -10,7 +10,7 @@ from dagster._daemon import controller
 from dagster._daemon.cli import main
 
 # This took 6 % of a core during a rebuild of a month, and 2 % with nothing to do.
-INTERVAL_S = 5
+INTERVAL_S = 1
 
 
 def shorten_interval() -> None:

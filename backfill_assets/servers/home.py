@@ -21,6 +21,8 @@ from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.settings import Settings, project_at
 
+# The socket of the run starter (orchestration/run_starter.py); not set where `backfill up` did not start the servers.
+RUN_STARTER_VARIABLE = "BACKFILL_RUN_STARTER"
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 # A step logs an event for each day and rule; written one by one, sixty days took longer to report than to compute.

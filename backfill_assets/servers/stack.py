@@ -1,7 +1,8 @@
 """The servers of one lake: started, watched and stopped together.
 
-An engine that dies is restarted on the same port with the same token; runs that lost it retry their step. If the webserver or
-daemon dies, all servers are stopped, since requests made meanwhile would be lost without notice.
+An engine that dies is restarted on the same port with the same token; runs that lost it retry their step. A run starter
+that dies is restarted too: its runs are interrupted and fail, as after any crash. If the webserver or daemon dies, all servers
+are stopped, since requests made meanwhile would be lost without notice.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,19 +23,21 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
 from backfill_assets.servers.child import Child, free_port, ignoring_signals, is_taken, stop
-from backfill_assets.servers.home import Running, environment, only_servers, prepare
+from backfill_assets.servers.home import RUN_STARTER_VARIABLE, Running, environment, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
 from backfill_assets.settings import Settings
 
 # Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another problem.
 START_PATIENCE_S = 240
-# An engine that dies more often than this within three minutes will go on dying: memory, a port, a jar.
+RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "run_starter.py"
+RESTARTED = ("engine", "run-starter")
+# What dies more often than this within three minutes will go on dying: memory, a port, a jar.
 RESTART_WINDOW_S, MOST_RESTARTS = 180, 3
 
 
 @dataclass
 class Servers:
-    """The servers of a lake. `log` is called with a message when the engine was restarted."""
+    """The servers of a lake. `log` is called with a message when one was restarted."""
 
     settings: Settings
     port: int
@@ -59,19 +63,20 @@ class Servers:
         self._await("Dagster's daemon", lambda: all(self.dagster.daemons().values()))
 
     def check(self) -> None:
-        """Restart an engine that died. ServiceUnavailable if another server died, or the engine was restarted too often."""
+        """Restart an engine or run starter that died. ServiceUnavailable if it died too often, or another server died."""
         for child in (child for child in self.children.values() if not child.alive):
-            if child.name != "engine":
+            if child.name not in RESTARTED:
                 raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. Start again with `backfill up`.")
             self.deaths = [*[at for at in self.deaths if time.monotonic() - at < RESTART_WINDOW_S], time.monotonic()]
             if len(self.deaths) > MOST_RESTARTS:
                 raise ServiceUnavailable(
                     f"{_ended(child)} It was restarted {MOST_RESTARTS} times and died again; all other servers were stopped. "
-                    'Set its memory by BACKFILL_SPARK_CONF, for example {"spark.driver.memory": "2g"}; see `backfill doctor`.'
+                    "See `backfill doctor`; an engine takes its memory from BACKFILL_SPARK_CONF, for example "
+                    '{"spark.driver.memory": "2g"}.'
                 )
             child.start()
             self._record()
-            self.log(f"The engine died and was restarted (process {child.pid}). Log: {child.log}")
+            self.log(f"The {child.name} died and was restarted (process {child.pid}). Log: {child.log}")
 
     def _warm(self) -> None:
         """Run a first query on the engine, which also shows that its clients have its token."""
@@ -117,9 +122,10 @@ def servers_on(settings: Settings, port: int | None = None, log: Callable[[str],
         raise UsageError(
             f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port {free_port()}"
         )
-    with only_servers(settings):
+    # A socket's path may have about a hundred characters, and a home's has more; the folder is open to its owner only.
+    with only_servers(settings), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
         prepare(settings)
-        servers = servers_of(settings, port or free_port(), log)
+        servers = servers_of(settings, port or free_port(), log, Path(sockets))
         try:
             servers.start()
             yield servers
@@ -128,17 +134,22 @@ def servers_on(settings: Settings, port: int | None = None, log: Callable[[str],
                 servers.stop()
 
 
-def servers_of(settings: Settings, port: int, log: Callable[[str], None]) -> Servers:
-    """The servers that these settings need, not started."""
+def servers_of(settings: Settings, port: int, log: Callable[[str], None], sockets: Path) -> Servers:
+    """The servers that these settings need, not started. The run starter listens in the folder `sockets`."""
     # With a Spark Connect server of the user's own, or a driver in each run, no engine is needed.
     engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
-    env = environment(settings) | {"BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}"}
+    env = environment(settings) | {
+        "BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}",
+        RUN_STARTER_VARIABLE: str(sockets / "run-starter"),
+    }
     if engine:
         env |= engine.environment() | {"BACKFILL_SPARK_REMOTE": engine.remote, "SPARK_HOME": str(spark_home())}
     location = ["-m", settings.project]
     webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), *location]
     daemon = ["backfill_assets.orchestration.daemon", "run", *location]
     commands = {"webserver": [sys.executable, "-m", *webserver], "daemon": [sys.executable, "-m", *daemon]}
+    # By its path, so that it does not import this package, which each run imports as it is on disk.
+    commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
     if engine:
         commands["engine"] = engine_command(settings, engine, settings.home / "engine")
     children = {name: _child(name, command, env, settings.home) for name, command in commands.items()}

@@ -1,0 +1,133 @@
+"""The run starter: a process that has imported the libraries of a run, and forks a process for each run.
+
+A run in a new Python spends three seconds of a core on importing Dagster, PySpark and pandas; a forked one has them already.
+`backfill up` starts this file by its path (`python -P run_starter.py SOCKET`), and nothing of this package or of a project
+is imported here: each run imports that code as it is on disk. A library that was upgraded is seen after a restart.
+
+A request on the socket is the arguments of a `dagster` command, as a line of JSON; the answer is the process id. The process
+begins when the client closes the connection. The folder of the socket lets only its owner in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# What a run imports. Imports only: a channel, a session or a thread of Python's would not survive a fork. (The threads that
+# OpenBLAS and jemalloc have are started again in the child by those libraries themselves.)
+LIBRARIES = (
+    "dagster._cli", "dagster_pyspark", "pandas", "pyarrow.dataset", "pyarrow.parquet", "deltalake.transaction", "grpc",
+    "pyspark.sql.connect.session", "pyspark.sql.connect.functions", "pyspark.sql.connect.proto", "httpx", "pydantic_settings",
+    "filelock", "psutil", "tenacity", "sqlalchemy.dialects.sqlite",
+)  # fmt: skip
+
+# How soon a process that ended is noticed, and how long a client may take over its request.
+REAP_EVERY_S, REQUEST_S = 0.5, 5.0
+DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+@contextmanager
+def started(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
+    """Have the starter run `dagster` with these arguments; the id of the process, which begins when the block is left.
+
+    Raises ConnectionRefusedError or FileNotFoundError if no starter is there: nothing was started. Any other OSError leaves it
+    unknown whether the command was started.
+    """
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(REQUEST_S)
+        client.connect(str(starter))
+        client.sendall(json.dumps(list(arguments)).encode() + b"\n")
+        answer = client.recv(32)
+        if not answer:
+            raise ConnectionAbortedError("The run starter closed the connection without an answer.")
+        yield int(answer)
+
+
+def main(path: str) -> None:
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    # What is imported stays; a collection in the child must not touch, and so copy, its pages.
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listening:
+        Path(path).unlink(missing_ok=True)
+        listening.bind(path)
+        listening.listen(16)
+        listening.settimeout(REAP_EVERY_S)
+        work = serve(listening)
+    work()
+
+
+def serve(listening: socket.socket) -> Callable[[], None]:
+    """Answer requests for ever; in a forked process, return what that process has to do."""
+    running: dict[int, list[str]] = {}
+    while True:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                arguments = running.pop(pid, None)
+                if arguments and status and os.fork() == 0:
+                    code = os.waitstatus_to_exitcode(status)
+                    return lambda arguments=arguments, code=code: report_crash(arguments[-1], code)
+        try:
+            client, _ = listening.accept()
+        except TimeoutError:
+            continue
+        with client, suppress(OSError, ValueError):  # a client that hung up, or sent no JSON
+            client.settimeout(REQUEST_S)
+            with client.makefile("rb") as request:
+                arguments = json.loads(request.readline())
+            pid = os.fork()
+            if pid == 0:
+                wait_for_end_of(client)
+                return lambda: run_dagster(arguments)
+            running[pid] = arguments
+            client.sendall(str(pid).encode())
+
+
+def wait_for_end_of(client: socket.socket) -> None:
+    """Return when the client has closed its end: it has noted by then which process this is."""
+    client.settimeout(None)
+    while client.recv(1):
+        pass
+
+
+def run_dagster(arguments: list[str]) -> None:
+    """What `dagster <arguments>` does, in a session of its own; ended with SIGTERM if the starter dies."""
+    from dagster._cli import ENV_PREFIX, cli
+
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)
+    cli(arguments, prog_name="dagster", auto_envvar_prefix=ENV_PREFIX)
+
+
+def report_crash(execute_run_args: str, exit_code: int) -> None:
+    """Fail the run whose process ended before the run did, as Dagster's own code server does for the runs it starts."""
+    from dagster import DagsterInstance, DagsterRunStatus
+    from dagster._grpc.types import ExecuteRunArgs
+    from dagster._serdes import deserialize_value
+    from dagster._utils import get_run_crash_explanation
+
+    args = deserialize_value(execute_run_args, ExecuteRunArgs)
+    with DagsterInstance.from_ref(args.instance_ref) as instance:
+        run = instance.get_run_by_id(args.run_id)
+        if run is None or run.is_finished:
+            return
+        instance.report_engine_event(get_run_crash_explanation(f"The process of run {run.run_id}", exit_code), run)
+        if run.status == DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run)
+        else:
+            instance.report_run_failed(run)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,129 @@
+"""A run starter, and a Dagster instance that launches runs of a small job through it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import yaml
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
+from dagster._core.definitions.reconstruct import ReconstructableJob
+from dagster._core.launcher import LaunchRunContext
+from dagster._core.utils import make_new_run_id
+
+from backfill_assets.dagster_client.tags import PROCESS
+from backfill_assets.orchestration import run_starter
+from backfill_assets.orchestration.run_launcher import process_of
+from backfill_assets.servers.child import Child, stop
+from tests.journeys.station import eventually
+
+LAUNCHER = {"module": "backfill_assets.orchestration.run_launcher", "class": "ForkingRunLauncher"}
+PATIENCE_S = 120.0
+
+WRITES = """
+from pathlib import Path
+from dagster import job, op
+
+@op
+def write():
+    Path({path!r}).write_text({text!r})
+
+@job
+def build():
+    write()
+"""
+# Nobody waits for it: the step is ended by the test.
+WAITS = """
+import threading
+from pathlib import Path
+from dagster import job, op
+
+@op
+def write():
+    Path({path!r}).write_text({text!r})
+    threading.Event().wait(600)
+
+@job
+def build():
+    write()
+"""
+
+
+@contextmanager
+def run_starter_in(folder: Path) -> Iterator[Child]:
+    """A run starter that listens on `folder / "starter"`."""
+    command = [sys.executable, "-P", run_starter.__file__, str(folder / "starter")]
+    starter = Child("run-starter", command, dict(os.environ), folder / "starter.log", folder)
+    starter.start()
+    try:
+        eventually(lambda: (folder / "starter").exists() or not starter.alive, what="the run starter", patience=PATIENCE_S)
+        assert starter.alive, starter.last_words(20)
+        yield starter
+    finally:
+        stop([starter], patience=5)
+
+
+@dataclass
+class Launches:
+    """Runs of the job that `folder / "job.py"` declares, launched in `instance`."""
+
+    folder: Path
+    instance: DagsterInstance
+
+    @property
+    def written(self) -> Path:
+        return self.folder / "written"
+
+    def declare(self, source: str, text: str) -> None:
+        """Make `source` the job, whose step writes `text`."""
+        (self.folder / "job.py").write_text(source.format(path=str(self.written), text=text))
+
+    def launch(self) -> str:
+        """The id of a new run, launched."""
+        job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
+        run = self.instance.create_run_for_job(job.get_definition(), job_code_origin=job.get_python_origin())
+        self.instance.run_launcher.launch_run(LaunchRunContext(run, workspace=None))
+        return run.run_id
+
+    def record_started(self, pid: int, tags: Mapping[str, str] = MappingProxyType({})) -> str:
+        """The id of a run that is recorded as started in process `pid`, in 1970, or with these `tags`."""
+        self.declare(WRITES, "")
+        job, run_id = ReconstructableJob.for_file(str(self.folder / "job.py"), "build"), make_new_run_id()
+        given = tags or {PROCESS: f"{run_id} {pid} 0.00"}
+        self.instance.create_run_for_job(job.get_definition(), run_id=run_id, status=DagsterRunStatus.STARTED, tags=given)
+        return run_id
+
+    def launch_waiting(self) -> DagsterRun:
+        """A run whose step has begun and waits."""
+        self.declare(WAITS, "begun")
+        self.written.unlink(missing_ok=True)
+        run_id = self.launch()
+        eventually(self.written.exists, what="the step began", patience=PATIENCE_S)
+        return self.run(run_id)
+
+    def run(self, run_id: str) -> DagsterRun:
+        run = self.instance.get_run_by_id(run_id)
+        assert run, run_id
+        return run
+
+    def ended(self, run_id: str) -> DagsterRun:
+        """The run, as soon as it is over."""
+        eventually(lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=PATIENCE_S)
+        return self.run(run_id)
+
+    def gone(self, run: DagsterRun) -> None:
+        """Wait until the run's process is gone."""
+        eventually(lambda: process_of(run) is None, what="the process gone", patience=PATIENCE_S)
+
+
+@contextmanager
+def launches_in(folder: Path) -> Iterator[Launches]:
+    """Launches on an instance of its own in `folder`."""
+    (folder / "dagster.yaml").write_text(yaml.safe_dump({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}}))
+    with DagsterInstance.from_config(str(folder)) as instance:
+        yield Launches(folder, instance)

@@ -1,0 +1,48 @@
+"""The process that runs are forked from: what it must not do, and what becomes of runs without it."""
+
+from __future__ import annotations
+
+import ast
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import DagsterRunStatus
+
+from backfill_assets.orchestration import run_starter
+from backfill_assets.orchestration.run_starter import started
+from backfill_assets.servers.child import Child
+from backfill_assets.servers.home import RUN_STARTER_VARIABLE
+from tests.orchestration.forked_runs import launches_in, run_starter_in
+
+
+def test_the_starter_imports_nothing_that_a_run_must_load_as_it_is_on_disk():
+    tree = ast.parse(Path(run_starter.__file__).read_text())
+    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert [name for name in (*names, *run_starter.LIBRARIES) if name.startswith("backfill_assets")] == []
+
+
+def test_where_no_starter_listens_nothing_is_started_and_the_error_says_so(tmp_path: Path):
+    with pytest.raises(FileNotFoundError), started(tmp_path / "starter", ["--version"]):
+        pass
+
+
+@pytest.fixture
+def starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+    monkeypatch.setenv(RUN_STARTER_VARIABLE, str(tmp_path / "starter"))
+    with run_starter_in(tmp_path) as starter:
+        yield starter
+
+
+def test_a_client_that_asks_nonsense_or_hangs_up_does_not_end_the_starter_and_its_end_ends_its_runs(starter, tmp_path: Path):
+    for request in (b"", b"nonsense\n"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "starter"))
+            client.sendall(request)
+    with launches_in(tmp_path) as launches:
+        run = launches.launch_waiting()
+        starter.process.kill()
+        assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
+        launches.gone(run)
