@@ -20,6 +20,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 # What a run imports. Imports only: a channel, a session or a thread of Python's would not survive a fork. (The threads that
@@ -76,7 +77,7 @@ def serve(listening: socket.socket) -> Callable[[], None]:
                 arguments = running.pop(pid, None)
                 if arguments and status and os.fork() == 0:
                     code = os.waitstatus_to_exitcode(status)
-                    return lambda arguments=arguments, code=code: report_crash(arguments[-1], code)
+                    return partial(report_crash, arguments[-1], code)
         try:
             client, _ = listening.accept()
         except TimeoutError:
@@ -118,6 +119,7 @@ def report_crash(execute_run_args: str, exit_code: int) -> None:
     from dagster._utils import get_run_crash_explanation
 
     args = deserialize_value(execute_run_args, ExecuteRunArgs)
+    assert args.instance_ref is not None, "the launcher sends every run with its instance"
     with DagsterInstance.from_ref(args.instance_ref) as instance:
         run = instance.get_run_by_id(args.run_id)
         if run is None or run.is_finished:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Days
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.running_steps import Work, marked_running
 from backfill_assets.quality.rules import TRAILING_DAYS
@@ -66,7 +66,14 @@ class Step:
         )
         with marked_running(lake.root, Work(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
-        return StepResult(table, built, [accepted[table.name, d] for d in due.up_to_date], due.blocked)
+        return StepResult(table, built, self._whole(due.up_to_date), due.blocked)
+
+    def _whole(self, days: Sequence[date]) -> list[Build]:
+        """The accepted builds of days that need no computing, with everything recorded of them, to be reported again."""
+        if not days:
+            return []
+        builds = latest(self.workspace.lake.ledger, {self.table.name: days}, SCHEMA.names).accepted
+        return [builds[self.table.name, day] for day in days]
 
     def _relevant(self, days: Sequence[date]) -> Days:
         """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""

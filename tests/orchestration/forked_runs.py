@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import yaml
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.launcher import LaunchRunContext
@@ -62,7 +62,7 @@ def run_starter_in(folder: Path) -> Iterator[Child]:
     starter.start()
     try:
         eventually(lambda: (folder / "starter").exists() or not starter.alive, what="the run starter", patience=PATIENCE_S)
-        assert starter.alive, starter.last_words(20)
+        assert starter.alive, starter.log_tail(20)
         yield starter
     finally:
         stop([starter], patience=5)
@@ -124,6 +124,6 @@ class Launches:
 @contextmanager
 def launches_in(folder: Path) -> Iterator[Launches]:
     """Launches on an instance of its own in `folder`."""
-    (folder / "dagster.yaml").write_text(yaml.safe_dump({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}}))
+    (folder / "dagster.yaml").write_text(json.dumps({"run_launcher": LAUNCHER, "telemetry": {"enabled": False}}))
     with DagsterInstance.from_config(str(folder)) as instance:
         yield Launches(folder, instance)
