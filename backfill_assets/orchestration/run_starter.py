@@ -33,7 +33,7 @@ LIBRARIES = (
 
 # How soon a process that ended is noticed, and how long a client may take over its request.
 REAP_EVERY_S, REQUEST_S = 0.5, 5.0
-DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 @contextmanager
@@ -76,8 +76,7 @@ def serve(listening: socket.socket) -> Callable[[], None]:
                 pid, status = ended
                 arguments = running.pop(pid, None)
                 if arguments and status and os.fork() == 0:
-                    code = os.waitstatus_to_exitcode(status)
-                    return partial(report_crash, arguments[-1], code)
+                    return partial(report_crash, arguments[-1], os.waitstatus_to_exitcode(status))
         try:
             client, _ = listening.accept()
         except TimeoutError:
@@ -88,8 +87,9 @@ def serve(listening: socket.socket) -> Callable[[], None]:
                 arguments = json.loads(request.readline())
             pid = os.fork()
             if pid == 0:
+                end_with_the_starter()
                 wait_for_end_of(client)
-                return lambda: run_dagster(arguments)
+                return partial(run_dagster, arguments)
             running[pid] = arguments
             client.sendall(str(pid).encode())
 
@@ -97,17 +97,22 @@ def serve(listening: socket.socket) -> Callable[[], None]:
 def wait_for_end_of(client: socket.socket) -> None:
     """Return when the client has closed its end: it has noted by then which process this is."""
     client.settimeout(None)
-    while client.recv(1):
-        pass
+    with suppress(OSError):  # a client that was killed; an error must not make this process go on as a second starter
+        while client.recv(1):
+            pass
+
+
+def end_with_the_starter() -> None:
+    """Make the system end this process, by SIGTERM, when the starter ends in whatever way; it has a session of its own."""
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def run_dagster(arguments: list[str]) -> None:
-    """What `dagster <arguments>` does, in a session of its own; ended with SIGTERM if the starter dies."""
+    """What the command `dagster <arguments>` does, its exit code included."""
     from dagster._cli import ENV_PREFIX, cli
 
-    os.setsid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)
     cli(arguments, prog_name="dagster", auto_envvar_prefix=ENV_PREFIX)
 
 
@@ -119,7 +124,7 @@ def report_crash(execute_run_args: str, exit_code: int) -> None:
     from dagster._utils import get_run_crash_explanation
 
     args = deserialize_value(execute_run_args, ExecuteRunArgs)
-    assert args.instance_ref is not None, "the launcher sends every run with its instance"
+    assert args.instance_ref, "a launcher names its instance"
     with DagsterInstance.from_ref(args.instance_ref) as instance:
         run = instance.get_run_by_id(args.run_id)
         if run is None or run.is_finished:

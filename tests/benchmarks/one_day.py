@@ -18,6 +18,7 @@ from backfill_assets.cli.demo import workspace_for
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import REQUESTED
 from backfill_assets.servers.stack import Servers, servers_on
 
 DAYS, TIMES = "2019-08-15..2019-08-26", 3
@@ -40,7 +41,7 @@ def phases(servers: Servers, lake: str, env: dict[str, str]) -> dict[str, float]
     backfill("run", "--partitions", "2019-08-20", "--force", "--canary", "0", env=env)
     back = time.time()
     (plan_id,) = set(plans.ids()) - before
-    asked = plans.events(plan_id, "asked")[0].at.timestamp()
+    asked = plans.events(plan_id, REQUESTED)[0].at.timestamp()
     dagster: Dagster = servers.dagster
     (launched,) = dagster.backfills({"backfill/plan": plan_id})
     runs = dagster.ask(RUNS, {"id": launched["id"]})["runsOrError"]["results"]
