@@ -56,7 +56,7 @@ class Up:
         command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(self.port)]
         with told.open("wb") as log:
             up = self.process = subprocess.Popen(command, env=self.env, cwd=self.project, stdout=log, stderr=log)
-        eventually(lambda: up.poll() is not None or "Ctrl-C ends" in told.read_text(), what="servers ready", patience=300)
+        eventually(lambda: up.poll() is not None or "Ctrl-C" in told.read_text(), what="servers ready", patience=300)
         assert up.poll() is None, told.read_text()
 
     def end(self) -> None:
