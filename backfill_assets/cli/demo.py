@@ -72,7 +72,12 @@ def workspace_for(days: str) -> Workspace:
     if days:
         selected = Calendar(first, last).select(days)
         first, last = selected[0], selected[-1]
-    named = read_settings(remembered=False).model_fields_set
+    settings = read_settings(remembered=False)
+    if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
+        raise UsageError(
+            f"This is the folder of the project {settings.project}. Nothing was started. Use an empty folder for the demo."
+        )
+    named = settings.model_fields_set
     ends: dict[str, Any] = {name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named}
     workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
     calendar = workspace.calendar

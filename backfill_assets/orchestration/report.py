@@ -160,9 +160,9 @@ def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
 
 
 def _input_tags(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """One tag for each input asset: a hash of the fingerprints of the days of it that were read."""
-    tags = {}
-    for table, days in inputs.items():
-        fingerprints = " ".join(days[day] for day in sorted(days))
-        tags[f"dagster/input_data_version/{table}"] = hashlib.sha256(fingerprints.encode()).hexdigest()[:16]
-    return tags
+    """One tag for each input table: a hash of the fingerprints of the days of it that were read."""
+
+    def combined(days: Mapping[str, str]) -> str:
+        return hashlib.sha256(" ".join(days[day] for day in sorted(days)).encode()).hexdigest()[:16]
+
+    return {f"dagster/input_data_version/{table}": combined(days) for table, days in inputs.items() if days}

@@ -35,7 +35,7 @@ def test_a_lake_without_anything_gets_everything_there_are_deliveries_for(tmp_pa
 
 def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
     done = asked("--partitions", "2019-10-12..2019-10-20", home=tmp_path)
-    assert "Left out, because it cannot be built: 48 table-day(s)" in done.stdout
+    assert "Blocked, and not in the plan: 48 partition(s)" in done.stdout
     assert "raw/rejected_lines 2019-10-14: no source for 2019-10-14 in" in done.stdout
 
 
@@ -86,8 +86,8 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
         (["--partitions", "2018-01-01"], {}, 2, "2018-01-01 is outside the calendar"),
         (["--partitions", "2019-10-14..2019-10-20"], {}, 2, "can be built:\n  raw/rejected_lines 2019-10-14: no source"),
         (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2, "There is no table raw/x."),
-        (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late: there is no such state."),
-        (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2, "--budget soon is no length of time."),
+        (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late is not a state."),
+        (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2, "--budget soon is not a length of time."),
         (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2, "--spark-conf cores is no"),
         (["--partitions", "last 20"], {"BACKFILL_ASK_ABOVE_DAYS": "5"}, 4, "This plan rebuilds 13 days, more than 5"),
         (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"}, 4, "2019-09-03 is protected"),

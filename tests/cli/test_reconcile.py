@@ -128,7 +128,7 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
             "  `backfill reconcile --repair` corrects the record.",
             "staging/outages: accepted, but Dagster does not call it materialized: 2019-08-17..2019-08-19",
             "  built by run r",
-            "  `backfill reconcile --repair` mends the record.",
+            "  `backfill reconcile --repair` corrects the record.",
             "The ledger, the tables and Dagster agree on 2 partition(s) and differ on 3.",
         ],
     )

@@ -59,9 +59,9 @@ def kept(home: Path, table: str, version: str) -> str:
 
 def build_of(code_version: str = rejected_lines.version, plan: str = "") -> Build:
     """The accepted build of the one day, from the sample's file."""
-    inputs = delivered_for(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
-    assert isinstance(inputs, dict)
-    return Build(REJECTED, DAY, "accepted", "r", code_version, inputs=inputs, plan=plan, at=NOW)
+    delivered = delivered_for(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
+    assert isinstance(delivered, str)
+    return Build(REJECTED, DAY, "accepted", "r", code_version, delivered=delivered, plan=plan, at=NOW)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_
     plans.note(plan, "started", NOW, who="ada")
     plans.note(plan, "ended", replace_minute(NOW), ending="stopped", stop="budget", why="the budget of 1 minutes is spent")
     values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
-    assert (values["state"], values["seconds"], values["tables"][REJECTED]["left"]) == ("stopped", 60.0, 1)
+    assert (values["state"], values["seconds"], values["tables"][REJECTED]["pending"]) == ("stopped", 60.0, 1)
     assert [(event["kind"], event.get("who", "")) for event in values["events"]] == [("started", "ada"), ("ended", "")]
     assert values["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
 
@@ -220,7 +220,7 @@ def test_a_plan_of_other_code_is_shown_with_its_progress_and_without_a_server(tm
     shown = backfill("show", plan, home=tmp_path)
     assert (shown.exit_code, f"Plan {plan}: done after 60 s." in shown.stdout) == (0, True)
     values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
-    assert (values["state"], values["tables"][REJECTED]["done"], values["tables"][REJECTED]["left"]) == ("done", 1, 0)
+    assert (values["state"], values["tables"][REJECTED]["done"], values["tables"][REJECTED]["pending"]) == ("done", 1, 0)
 
 
 def test_a_plan_of_other_code_that_has_ended_is_watched_to_its_end(tmp_path, plans):

@@ -19,8 +19,8 @@ from backfill_assets.lake.running_steps import Work, marked_running
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
+from tests.conftest import SAMPLE
 from tests.deliveries import day, days
-from tests.environment import SAMPLE
 
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
@@ -30,11 +30,9 @@ CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18
 def home(tmp_path_factory) -> Path:
     """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
     home = tmp_path_factory.mktemp("home")
-    delivered: Any = delivered_for(rejected_lines, days(0, 1, 2), LandingArea(SAMPLE))
-    first = Build(
-        NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, delivered=delivered[day(0)], delta_version=0
-    )
-    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, delivered="of other files", delta_version=0)
+    delivered: Any = delivered_for(rejected_lines, [day(0)], LandingArea(SAMPLE))[day(0)]
+    first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, delivered=delivered, delta_version=0)
+    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, delivered="other files", delta_version=0)
     third = Build(
         NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
     )
@@ -99,7 +97,7 @@ def test_one_day_is_explained_down_to_the_run_the_commit_and_the_source_file(hom
     assert f"outage_events/year=2019/month=08/day=15/events.jsonl.gz, {size} bytes, " in done.stdout
     assert "accepted: 7 rows, commit 0 of the table" in done.stdout
     assert "run run-1" in done.stdout
-    assert "from outage_events 2019-08-15: " in done.stdout
+    assert "from the delivery: " in done.stdout
 
 
 def test_a_refused_day_is_explained_by_what_refused_it(home):

@@ -202,7 +202,12 @@ class Server:
                 if (table.name, day) in self.failing:
                     build = replace(build, outcome="failed", message="no_nulls: 3 nulls")
                 else:
-                    build = replace(build, fingerprint=f"{table.name}{day}", inputs=due.inputs[day].tables)
+                    build = replace(
+                        build,
+                        fingerprint=f"{table.name}{day}",
+                        inputs=due.inputs[day].tables,
+                        delivered=due.inputs[day].delivered,
+                    )
                 self.record.add([build])
 
 

@@ -34,9 +34,8 @@ class Recording(Server):
         return self._workspace
 
     def _build(self, backfill: Backfill) -> None:
-        before = len(self.every)
         super()._build(backfill)
-        self.workspace.lake.ledger.append(self.every[before:])
+        self.workspace.lake.ledger.append([build for build in self.record.last.values() if build.run == backfill.id])
 
 
 @dataclass

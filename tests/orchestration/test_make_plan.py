@@ -45,9 +45,9 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
         ({"partitions": ""}, "Which days? Nothing was planned."),
         ({"partitions": "2018-01-01"}, "2018-01-01 is outside the calendar"),
         ({"partitions": "2019-08-15", "target": "raw/x"}, "There is no table raw/x."),
-        ({"partitions": "2019-08-15", "only": "late"}, "--only late: there is no such state."),
-        ({"partitions": "2019-08-15", "target": "staging/outages"}, "Nothing of what was asked for can be built:"),
-        ({"partitions": "2019-08-15", "budget": "soon"}, "--budget soon is no length of time."),
+        ({"partitions": "2019-08-15", "only": "late"}, "--only late is not a state."),
+        ({"partitions": "2019-08-15", "target": "staging/outages"}, "Nothing of what was requested can be built:"),
+        ({"partitions": "2019-08-15", "budget": "soon"}, "--budget soon is not a length of time."),
         ({"partitions": "2019-08-15", "spark_conf": {"cores": "4"}}, "--spark-conf cores is no"),
         ({"partitions": "2019-08-15", "max_parallel": 0}, "--max-parallel 0 is too small. Nothing was planned."),
         ({"partitions": "2019-08-15", "retries": -1}, "--retries -1 is too small. Nothing was planned."),
@@ -76,5 +76,5 @@ def test_many_days_need_a_yes_which_the_message_spells_as_configuration(office):
 
 def test_where_nothing_needs_building_there_is_no_plan(office):
     message = failure(office.launch("make_plan", partitions="2019-08-15", only="failed"))
-    assert message.startswith("Nothing of what was asked for needs building.")
+    assert message.startswith("Nothing of what was requested needs building.")
     assert office.plans.ids() == []

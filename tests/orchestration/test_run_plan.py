@@ -28,7 +28,7 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in events] == [("started", "ada"), ("ended", "done")]
     assert office.tags(result) == {"user": "ada", tags.LAUNCHER: "run_plan", tags.PLAN: plan_id}
     said = office.log(result)
-    assert "0 of 2 chunk(s) over, at work: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
+    assert "0 of 2 chunk(s) over, running: chunk 1: raw/rejected_lines 0/3, raw/outage_events 0/3" in said
     assert len(said.splitlines()) == len(set(said.splitlines()))
 
 
@@ -46,7 +46,7 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     assert office.launch("run_plan", **wanted).success
     result = office.launch("run_plan", **wanted)
     assert result.success
-    assert "Nothing of what was asked for needs building." in office.log(result)
+    assert "Nothing of what was requested needs building." in office.log(result)
     assert len(office.server.backfills) == 1
 
 
@@ -56,9 +56,9 @@ def test_a_plan_that_is_not_done_fails_its_run_which_tells_what_is_left_and_how_
     message = failure(result)
     (plan_id,) = office.plans.ids()
     assert f"failed: {RAW[0]} 2019-08-16: no_nulls: 3 nulls" in message
-    assert f"blocked back: {RAW[1]} 2019-08-16" in message
+    assert f"blocked: {RAW[1]} 2019-08-16" in message
     assert (
-        f"2 day(s) of tables are not built; what is built stays. Mend what is named above, then `backfill resume {plan_id}`"
+        f"2 partition(s) are not built; what is built stays. Correct what is named above, then `backfill resume {plan_id}`"
         in message
     )
     assert "Or re-execute this run." in message
@@ -111,7 +111,7 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
-    assert "There is no plan aaaabbbbcccc. Nothing was started. There is none here yet" in failure(
+    assert "There is no plan aaaabbbbcccc in this lake. Nothing was started. It has none yet" in failure(
         office.launch("run_plan", plan="aaaabbbbcccc")
     )
 
@@ -120,7 +120,7 @@ def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
     plan_id = office.planned(partitions="2019-08-15..2019-08-17", target="raw/rejected_lines")
     kept = Path(office.workspace.lake.root) / "_plans" / f"{plan_id}.json"
     kept.write_text(kept.read_text().replace("2019-08-17", "2019-08-18"))
-    assert f"Plan {plan_id} is not what was planned" in failure(office.launch("run_plan", plan=plan_id))
+    assert f"Plan {plan_id} was edited" in failure(office.launch("run_plan", plan=plan_id))
     assert office.server.backfills == []
 
 
@@ -134,7 +134,7 @@ def test_a_plan_that_somebody_is_at_work_on_is_refused(office):
     plan_id = office.planned(partitions="2019-08-15", target="raw/rejected_lines")
     with office.plans.exclusive(plan_id):
         message = failure(office.launch("run_plan", plan=plan_id))
-    assert f"Another command is at work on plan {plan_id}. Nothing was launched." in message
+    assert f"Another command is carrying out plan {plan_id}. Nothing was launched." in message
 
 
 def test_a_webserver_without_daemons_is_told_before_the_plan_is_called_started(office):
