@@ -30,10 +30,11 @@ class Watch:
     def progress(self) -> Progress:
         """How far the plan is now; `over` if no command is carrying it out."""
         plan, events = self.plan, self.plans.events(self.plan.id)
-        remaining, running = self.read_remaining({}, {}), self._running()
+        is_open = state_of(events) == OPEN
+        # Nothing of a plan that has ended is running, so that no webserver is needed.
+        remaining, running = self.read_remaining({}, {}), self._running() if is_open else {}
         partitions = {chunk.number + 1: chunk.partitions() for chunk in plan.chunks}
         over = frozenset(n for n, of in partitions.items() if n not in running and not remaining.count(of)[WorkState.PENDING])
-        is_open = state_of(events) == OPEN
         reasons = [event.facts for event in events if event.kind == "ended" and event.facts.get("why")]
         stop = Stop(reasons[-1]["stop"], reasons[-1]["why"]) if reasons and not is_open else None
         started = next((event.at for event in reversed(events) if event.kind == "started"), self.now())

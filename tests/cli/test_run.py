@@ -119,7 +119,7 @@ def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, pl
     plans.note(first, "started", NOW, who="ada")
     flags = ("plan", "--partitions", str(DAY), "--target", REJECTED, "--reason", "again")
     code, said = refused(*flags, home=tmp_path)
-    assert (code, said.startswith(f"{REJECTED} {DAY} is in plan {first} too, which is open (1 day(s)")) == (4, True)
+    assert (code, said.startswith(f"{REJECTED} {DAY} is in plan {first} too, which is open (1 partition(s)")) == (4, True)
     assert plans.ids() == [first]
     plans.note(first, "ended", replace_minute(NOW), ending="partial")
     assert backfill(*flags, home=tmp_path).exit_code == 0
