@@ -19,8 +19,8 @@ from backfill_assets.lake.running_steps import Work, marked_running
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
-from tests.conftest import SAMPLE
 from tests.deliveries import day, days
+from tests.environment import SAMPLE
 
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
