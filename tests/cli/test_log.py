@@ -32,15 +32,8 @@ def home(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("home")
     ledger = Ledger(str(home / "lake"))
     asked = {"who": "ada", "plan": "ebb0d924512e", "reason": "meters [sic] mended"}
-<<<<<<< HEAD
-    read = {
-        "inputs": {"staging/outage_updates": {"2019-08-15": "2463-4bf5e66f"}},
-        "input_versions": {"staging/outage_updates": 7},
-    }
-=======
     name = "staging/outage_updates"
     read = {"inputs": {name: {"2019-08-15": "2463-4bf5e66f"}}, "input_versions": {name: 7}}
->>>>>>> 1829899414a4346027a3d6ba49083b022f72ad57
     ledger.append(builds(RENAMED, "run-0", -400))
     ledger.append(builds(NAME, "run-1", 0, 1, 4, minutes=1, **asked, **read))
     for n in (2, 3):
