@@ -9,7 +9,7 @@ from __future__ import annotations
 from dagster._daemon import controller
 from dagster._daemon.cli import main
 
-# This took 6 % of a core during a rebuild of a month, and 2 % with nothing to do.
+# With nothing to do this takes 4 % of a core, and 2 % at 5 s (measured on a busy machine).
 INTERVAL_S = 1
 
 
