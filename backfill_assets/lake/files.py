@@ -88,11 +88,11 @@ def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]
     if not figures or "." in name or any(each is None or not each.has_null_count for each in figures):
         return name, None, None, None
     nulls = sum(each.null_count for each in figures)
-    told = [each for each in figures if each.has_min_max]
+    bounded = [each for each in figures if each.has_min_max]
     all_null = [each.num_values == 0 for each in figures if not each.has_min_max]
-    if not told or not all(all_null):
+    if not bounded or not all(all_null):
         return name, nulls, None, None
-    return name, nulls, _bound(min(each.min for each in told)), _bound(max(each.max for each in told))
+    return name, nulls, _bound(min(each.min for each in bounded)), _bound(max(each.max for each in bounded))
 
 
 def _bound(value: Any) -> Any:

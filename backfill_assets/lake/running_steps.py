@@ -35,14 +35,14 @@ class Work:
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def to_json(self) -> str:
-        told = {"table": self.table, "days": [str(day) for day in self.days], "run": self.run, "plan": self.plan}
-        return json.dumps(told | {"since": self.since.isoformat()})
+        fields = {"table": self.table, "days": [str(day) for day in self.days], "run": self.run, "plan": self.plan}
+        return json.dumps(fields | {"since": self.since.isoformat()})
 
     @classmethod
     def from_json(cls, text: bytes) -> Work:
-        told: dict[str, Any] = json.loads(text)
-        days, since = [date.fromisoformat(day) for day in told["days"]], datetime.fromisoformat(told["since"])
-        return cls(told["table"], days, told["run"], told["plan"], since.astimezone(UTC))
+        fields: dict[str, Any] = json.loads(text)
+        days, since = [date.fromisoformat(day) for day in fields["days"]], datetime.fromisoformat(fields["since"])
+        return cls(fields["table"], days, fields["run"], fields["plan"], since.astimezone(UTC))
 
 
 @contextmanager

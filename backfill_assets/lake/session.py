@@ -117,11 +117,11 @@ def require_java(minimum: int = 17) -> int:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     try:
-        told = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True).stderr
+        output = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         raise ServiceUnavailable(f"There is no Java here. Nothing was computed. To go on, {JAVA_REMEDY}.") from None
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
-    major = int(found.group(1)) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    major = int(match.group(1)) if match else 0
     if major < minimum:
         raise ServiceUnavailable(f"Java {major} is too old. Nothing was computed. To go on, {JAVA_REMEDY}.")
     return major

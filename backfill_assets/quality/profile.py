@@ -102,12 +102,12 @@ def profiles(
     groups: dict[date, list[Any]] = {}
     for group in hashed.groupBy(*keys).agg(*figures).collect():
         groups.setdefault(group.day, []).append(group)
-    found = {d: _fold(d, of_day, names, list(measures), about is not None) for d, of_day in groups.items()}
+    by_day = {d: _fold(d, of_day, names, list(measures), about is not None) for d, of_day in groups.items()}
     for n, (name, sql) in enumerate(samples.items()):
         if any(group.sampled[n] for of_day in groups.values() for group in of_day):
             for d, values in _samples(rows, day, sql).items():
-                found[d] = replace(found[d], samples={**found[d].samples, name: values})
-    return found
+                by_day[d] = replace(by_day[d], samples={**by_day[d].samples, name: values})
+    return by_day
 
 
 def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
@@ -150,19 +150,19 @@ def offending_rows(
     rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None, limit: int = 5
 ) -> list[str]:
     """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
-    found = rows.where(F.col(day) == F.lit(on))
+    offending = rows.where(F.col(day) == F.lit(on))
     if condition is None:
-        repeated = found.groupBy(*key).count().where("count > 1").drop("count")
-        found = found.join(repeated, on=list(key), how="left_semi").orderBy(*key)
+        repeated = offending.groupBy(*key).count().where("count > 1").drop("count")
+        offending = offending.join(repeated, on=list(key), how="left_semi").orderBy(*key)
     else:
-        found = found.where(condition)
-    rows_found = found.limit(limit).select(F.to_json(F.struct("*")).alias("row")).collect()
-    return [json.dumps(json.loads(row.row), ensure_ascii=False) for row in rows_found]
+        offending = offending.where(condition)
+    shown = offending.limit(limit).select(F.to_json(F.struct("*")).alias("row")).collect()
+    return [json.dumps(json.loads(row.row), ensure_ascii=False) for row in shown]
 
 
-def type_faults(found: StructType, declared: StructType) -> list[str]:
+def type_faults(computed: StructType, declared: StructType) -> list[str]:
     """How the computed columns differ from the declared ones, in words; nullability is the rules' matter."""
-    have = {f.name: f.dataType.simpleString() for f in found.fields}
+    have = {f.name: f.dataType.simpleString() for f in computed.fields}
     want = {f.name: f.dataType.simpleString() for f in declared.fields}
     faults = [f"{name} is missing" for name in want if name not in have]
     faults += [f"{name} is not declared" for name in have if name not in want]

@@ -30,11 +30,11 @@ class Audited:
 
     def why(self) -> str:
         """The rules that refused the day, with figures and rows."""
-        told = []
+        reasons = []
         for verdict in (v for v in self.verdicts if v.refuses):
             rows = "".join(f"\n      {row}" for row in self.rows_at_fault.get(verdict.rule, ()))
-            told.append(f"{verdict.rule}: {verdict.message}{rows}")
-        return "; ".join(told)
+            reasons.append(f"{verdict.rule}: {verdict.message}{rows}")
+        return "; ".join(reasons)
 
 
 def audit(table: Table, computed: Computed, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
@@ -59,10 +59,10 @@ def _measure(table: Table, rows: DataFrame) -> dict[date, DayProfile]:
     day = table.partition_by
     with ThreadPoolExecutor(1) as beside:
         counting = beside.submit(_repeated, table, rows)
-        found = profiles(rows, day=day, about=table.fingerprint_by, measures=table.measures, samples=table.samples)
+        by_day = profiles(rows, day=day, about=table.fingerprint_by, measures=table.measures, samples=table.samples)
         for at, count in counting.result().items():
-            found[at] = replace(found[at], repeated_keys=count)
-    return found
+            by_day[at] = replace(by_day[at], repeated_keys=count)
+    return by_day
 
 
 def _repeated(table: Table, rows: DataFrame) -> dict[date, int]:
