@@ -19,7 +19,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 
-PROJECT = Path(__file__).resolve().parent.parent
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
 BUNDLED = "backfill_assets.datasets.outages.project"

@@ -20,9 +20,10 @@ from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.orchestration.assets import RebuildOptions
 from backfill_assets.orchestration.job_config import plan_named, request_of
-from backfill_assets.settings import PROJECT, Settings
+from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
 
+PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.engine import Engine, as_properties, engine_command
 from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.home import Running, environment, only_servers, prepare, running
-from backfill_assets.settings import PROJECT, read_settings
+from backfill_assets.settings import read_settings
 
 # A server that runs until the test stops it; nothing waits for the sleep.
 SLEEPING = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -60,7 +61,7 @@ def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
     home = prepare(settings)
     (home / "dagster.yaml").write_text("telemetry: {enabled: true}\n")
     prepare(settings)
-    assert (home / "dagster.yaml").read_text() == (PROJECT / "dagster.yaml").read_text()
+    assert (home / "dagster.yaml").read_text() == (Path(__file__).resolve().parents[2] / "dagster.yaml").read_text()
 
 
 def test_the_token_is_on_no_command_line_and_in_no_file(settings):
