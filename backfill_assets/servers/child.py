@@ -15,6 +15,7 @@ import psutil
 
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
 PATIENCE_S = 20.0
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_default_signals,
             )
 
     @property
@@ -64,6 +66,13 @@ class Child:
     def log_tail(self, lines: int = 3) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def _default_signals() -> None:
+    """Let signals end the process as usual: where SIGINT is ignored, as in a shell's background jobs, its children would inherit
+    that, and Dagster handles SIGTERM as it finds SIGINT handled."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
@@ -93,7 +102,7 @@ def stop(children: Iterable[Child], patience: float = PATIENCE_S) -> None:
 @contextmanager
 def ignoring_signals() -> Iterator[None]:
     """Ignore SIGINT, SIGTERM and SIGHUP: a second Ctrl-C while children are stopped would leave some of them running."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
     try:
         yield
     finally:

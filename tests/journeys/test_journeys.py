@@ -182,7 +182,7 @@ def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: S
 
 
 def test_the_records_agree_after_all_that(station: Station, mended: str):
-    assert "agree on 186 table-day(s)" in station.backfill("reconcile")
+    assert "agree on 186 partition(s)" in station.backfill("reconcile")
 
 
 def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mended: str):

@@ -6,6 +6,7 @@ A process has one kind of session, and what it sets there would hold for the tes
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -34,7 +35,9 @@ THREE = days(0, 1, 2)
 def in_a_process(name: str, *arguments: str) -> Any:
     """What the function `name` returns in a process of its own."""
     command = [sys.executable, "-m", "tests.lake.sessions", name, *arguments]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    # What PySpark noted of this process's own session must not decide which kind the other one has.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -114,4 +117,6 @@ def driver_of_its_own() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])), flush=True)
+    # A Connect session that is closed while Python takes itself apart waits for ever for threads that have ended.
+    os._exit(0)

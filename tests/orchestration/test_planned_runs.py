@@ -53,7 +53,7 @@ def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_ta
 
 def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(site: Site):
     result = site.run({tags.PLAN: "c0ffee"})
-    assert site.failures(result)[REJECTED].count("There is no plan c0ffee.") == 1
+    assert site.failures(result)[REJECTED].count("There is no plan c0ffee in this lake.") == 1
     assert site.world.lake.ledger.builds() == []
 
 

@@ -14,6 +14,7 @@ from dagster import (
 )
 
 from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.latest import latest
 from backfill_assets.orchestration.assets import asset_key
 from tests.deliveries import arriving, day
 from tests.orchestration.site import END, START, Site, delivered
@@ -48,7 +49,7 @@ def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
     site, result = good
     assert result.success
     assert {name: site.materialized(name) for name in NAMES} == dict.fromkeys(NAMES, EVERY)
-    builds = site.world.lake.ledger.accepted(NAMES)
+    builds = latest(site.world.lake.ledger, dict.fromkeys(NAMES)).accepted
     for (name, at), build in builds.items():
         event = site.instance.fetch_materializations(_of(name, at), limit=1).records[0].asset_materialization
         assert event is not None

@@ -1,13 +1,14 @@
 """Child processes: ended with all they started, whatever they think of it."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import psutil
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.servers.child import Child, process_tree, stop
+from backfill_assets.servers.child import Child, ignoring_signals, process_tree, stop
 
 # Nobody waits for these sleeps: a server and its own child, up until the test ends them.
 STUBBORN = """
@@ -29,3 +30,13 @@ def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: P
     stop([child], patience=0.5)
     assert [m for m in members if m.is_running() and m.status() != psutil.STATUS_ZOMBIE] == []
     assert not child.alive
+
+
+def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
+    """A shell ignores SIGINT in its background jobs, and Dagster handles SIGTERM as it finds SIGINT handled."""
+    child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), tmp_path / "log", tmp_path)
+    with ignoring_signals():
+        child.start()
+    stop([child], patience=30.0)
+    assert child.process is not None
+    assert child.process.returncode == -signal.SIGTERM
