@@ -69,8 +69,8 @@ class Child:
 
 
 def _default_signals() -> None:
-    """Let signals end the process as usual: where SIGINT is ignored, as in a shell's background jobs, its children would inherit
-    that, and Dagster handles SIGTERM as it finds SIGINT handled."""
+    """Let signals end the process. A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then
+    handles SIGTERM in the way it finds SIGINT handled."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
 

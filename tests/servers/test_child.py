@@ -37,6 +37,9 @@ def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
     child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), tmp_path / "log", tmp_path)
     with ignoring_signals():
         child.start()
-    stop([child], patience=30.0)
+    child.terminate()
     assert child.process is not None
-    assert child.process.returncode == -signal.SIGTERM
+    try:
+        assert child.process.wait(timeout=30) == -signal.SIGTERM
+    finally:
+        child.process.kill()
