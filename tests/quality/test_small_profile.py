@@ -1,0 +1,22 @@
+"""The profile of a small slice, made of Arrow in this process: the same as Spark's own."""
+
+from dataclasses import replace
+
+from backfill_assets.quality.profile import profiles, repeated_keys
+from backfill_assets.quality.small_profile import small_profiles, with_figures
+from tests.quality.rows_of_any_kind import ROWS, frame
+
+
+def test_it_is_what_spark_computes_for_rows_of_any_kind(spark):
+    rows = frame(spark, [ROWS[n : n + 40] + ROWS[n : n + 3] for n in range(0, len(ROWS), 40)])
+    other = next(name for name in rows.columns if name != "day")
+    about = "day"
+    measures = {"nulls": f"CAST(`{other}` IS NULL AS INT)"}
+    samples = {"days": "array(CAST(day AS STRING))"}
+    expected = profiles(rows, day="day", about=about, measures=measures, samples=samples)
+    for day, count in repeated_keys(rows, day="day", key=[other]).items():
+        expected[day] = replace(expected[day], repeated_keys=count)
+    table = with_figures(rows, measures=measures, samples=samples).toArrow()
+    actual = small_profiles(table, day="day", about=about, key=[other], measures=list(measures), samples=list(samples))
+    assert len(actual) > 5
+    assert actual == expected
