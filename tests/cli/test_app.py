@@ -22,10 +22,10 @@ def backfill(*arguments: str, home: Path, **settings: str) -> "subprocess.Comple
 
 
 def test_help_loads_neither_dagster_nor_spark():
-    told = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import main\n"
-    told += "try:\n    main()\nexcept SystemExit:\n    pass\n"
-    told += "print(sorted({'dagster', 'pyspark', 'pandas', 'deltalake', 'httpx'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    script = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import main\n"
+    script += "try:\n    main()\nexcept SystemExit:\n    pass\n"
+    script += "print(sorted({'dagster', 'pyspark', 'pandas', 'deltalake', 'httpx'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
 

@@ -1,4 +1,4 @@
-"""`backfill reconcile` on a small lake, and a webserver that remembers what it is told. No Spark, no Dagster."""
+"""`backfill reconcile` on a small lake, and a webserver that remembers what is reported to it. No Spark, no Dagster."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def test_records_are_mended_from_each_other_and_the_rows_left(place, happened: C
     happened(place)
     version = DeltaTable(place.lake / NAME).version()
     assert place.reconcile()[0] == 1
-    code, told = place.reconcile(repair=True)
-    assert (code, told[0].startswith("Repaired: ")) == (0, True)
-    assert place.reconcile(repair=True) == (0, told[1:])
+    code, lines = place.reconcile(repair=True)
+    assert (code, lines[0].startswith("Repaired: ")) == (0, True)
+    assert place.reconcile(repair=True) == (0, lines[1:])
     assert DeltaTable(place.lake / NAME).version() == version
 
 
@@ -144,7 +144,7 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
 def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
     DeltaTable(place.lake / NAME).delete(f"outage_day = '{day(0)}'")
     place.web.known[NAME][str(day(5))] = "f5"
-    told = [
+    lines = [
         "staging/outages: rewritten by somebody else: 2019-08-15",
         "  commit 1 (DELETE), after our commit 0",
         "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages --force`.",
@@ -152,8 +152,8 @@ def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
         "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
         "The ledger, the tables and Dagster agree on 1 partition(s) and differ on 2.",
     ]
-    assert place.reconcile() == (1, told)
-    assert place.reconcile(repair=True) == (1, told)
+    assert place.reconcile() == (1, lines)
+    assert place.reconcile(repair=True) == (1, lines)
 
 
 def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
@@ -174,14 +174,14 @@ def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
         place.ledger.append([build(0, 1, run="later", delta_version=1)])
 
     place.web.meanwhile = builds_a_day
-    code, told = place.reconcile()
-    assert (code, told[0]) == (0, "Not compared: 1 partition(s) that a run is building, or has just built.")
+    code, lines = place.reconcile()
+    assert (code, lines[0]) == (0, "Not compared: 1 partition(s) that a run is building, or has just built.")
 
 
 def test_a_table_that_dagster_does_not_have_is_not_compared_with_it(place):
     place.web.without = (NAME,)
-    code, told = place.reconcile()
-    assert (code, told[0].partition(":")[0]) == (3, "Dagster's record was not compared for staging/outages")
+    code, lines = place.reconcile()
+    assert (code, lines[0].partition(":")[0]) == (3, "Dagster's record was not compared for staging/outages")
 
 
 def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
@@ -189,8 +189,8 @@ def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
     place.ledger.append(old)
     assert place.reconcile()[0] == 0
     write(place.lake, old[0], table="staging/old")
-    code, told = place.reconcile()
-    assert (code, told[0]) == (1, "staging/old: in the ledger, but its commit is not in the table: 2019-08-16")
+    code, lines = place.reconcile()
+    assert (code, lines[0]) == (1, "staging/old: in the ledger, but its commit is not in the table: 2019-08-16")
 
 
 def asked(*arguments: str) -> tuple[int, str]:
@@ -199,9 +199,9 @@ def asked(*arguments: str) -> tuple[int, str]:
 
 
 def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_said(place):
-    code, told = asked()
+    code, lines = asked()
     assert code == 3
-    assert told.splitlines() == [
+    assert lines.splitlines() == [
         "Dagster's record was not compared: no webserver answers at http://127.0.0.1:9. Start one with `backfill up`, or "
         "correct BACKFILL_DAGSTER_URL, then type the same command again.",
         "The ledger and the tables agree on 2 partition(s).",
