@@ -5,7 +5,7 @@ from backfill_assets.settings import EXAMPLES, Settings, read_settings
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         pytest.param(
             {"days_per_run": "many"},
@@ -37,10 +37,10 @@ from backfill_assets.settings import EXAMPLES, Settings, read_settings
         ),
     ],
 )
-def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, told):
+def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, expected):
     with pytest.raises(SettingsError) as refused:
         read_settings(**given)
-    assert str(refused.value) == told
+    assert str(refused.value) == expected
 
 
 def test_without_a_value_every_place_lies_under_home(tmp_path):

@@ -116,6 +116,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def accepts(unix_socket: Path) -> bool:
+    """Whether something listens on this socket."""
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        return probe.connect_ex(str(unix_socket)) == 0
+
+
 def is_taken(port: int) -> bool:
     """Whether something listens on this port of this machine."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:

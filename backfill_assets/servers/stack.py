@@ -1,12 +1,14 @@
 """The servers of one lake: started, watched and stopped together.
 
-An engine that dies is restarted on the same port with the same token; runs that lost it retry their step. A run starter
-that dies is restarted too: its runs are interrupted and fail, as after any crash. If the webserver or daemon dies, all servers
-are stopped, since requests made meanwhile would be lost without notice.
+The webserver and the daemon read the project's code from one code server, so that code reloaded in the UI is also what the
+daemon launches. An engine that dies is restarted on the same port with the same token; runs that lost it retry their step. A
+code server that dies is restarted, and so is a run starter: its runs are interrupted and fail, as after any crash. If the
+webserver or daemon dies, all servers are stopped, since requests made meanwhile would be lost without notice.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine, engine_command, spark_home
-from backfill_assets.servers.child import Child, free_port, ignoring_signals, is_taken, stop
+from backfill_assets.servers.child import Child, accepts, free_port, ignoring_signals, is_taken, stop
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, Running, environment, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
 from backfill_assets.settings import Settings
@@ -30,19 +32,22 @@ from backfill_assets.settings import Settings
 # Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another problem.
 START_PATIENCE_S = 240
 RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "run_starter.py"
-RESTARTED = ("engine", "run-starter")
+RESTARTED = ("code-server", "engine", "run-starter")
+# These load the code location once, as they start: the code server must answer before.
+READ_CODE = ("webserver", "daemon")
 # What dies more often than this within three minutes will go on dying: memory, a port, a jar.
 RESTART_WINDOW_S, MOST_RESTARTS = 180, 3
 
 
 @dataclass
 class Servers:
-    """The servers of a lake. `log` is called with a message when one was restarted."""
+    """The servers of a lake, whose sockets are in the folder `sockets`. `log` is called with a message when one was restarted."""
 
     settings: Settings
     port: int
     engine: Engine | None
     children: dict[str, Child]
+    sockets: Path
     log: Callable[[str], None] = print
     deaths: list[float] = field(default_factory=list)
 
@@ -52,7 +57,12 @@ class Servers:
 
     def start(self) -> None:
         for child in self.children.values():
-            child.start()
+            if child.name not in READ_CODE:
+                child.start()
+        self._record()
+        self._await("the code server", lambda: accepts(_code_server(self.sockets)))
+        for name in READ_CODE:
+            self.children[name].start()
         self._record()
         self._await("Dagster's webserver", lambda: self.dagster.answers())
         set_limits(self.dagster)
@@ -99,7 +109,7 @@ class Servers:
     def _await(self, what: str, answers: Callable[[], bool]) -> None:
         def ready() -> bool:
             for child in self.children.values():
-                if not child.alive:
+                if child.process and not child.alive:
                     raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. See `backfill doctor`.")
             return answers()
 
@@ -135,7 +145,7 @@ def servers_on(settings: Settings, port: int | None = None, log: Callable[[str],
 
 
 def servers_of(settings: Settings, port: int, log: Callable[[str], None], sockets: Path) -> Servers:
-    """The servers that these settings need, not started. The run starter listens in the folder `sockets`."""
+    """The servers that these settings need, not started. The code server and the run starter listen in the folder `sockets`."""
     # With a Spark Connect server of the user's own, or a driver in each run, no engine is needed.
     engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
     env = environment(settings) | {
@@ -144,16 +154,24 @@ def servers_of(settings: Settings, port: int, log: Callable[[str], None], socket
     }
     if engine:
         env |= engine.environment() | {"BACKFILL_SPARK_REMOTE": engine.remote, "SPARK_HOME": str(spark_home())}
-    location = ["-m", settings.project]
-    webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), *location]
-    daemon = ["backfill_assets.orchestration.daemon", "run", *location]
-    commands = {"webserver": [sys.executable, "-m", *webserver], "daemon": [sys.executable, "-m", *daemon]}
+    socket, location, workspace = _code_server(sockets), settings.project, sockets / "workspace.yaml"
+    workspace.write_text(json.dumps({"load_from": [{"grpc_server": {"socket": str(socket), "location_name": location}}]}))
+    modules = {
+        "code-server": ["dagster", "code-server", "start", "-s", str(socket), "-m", location, "--location-name", location],
+        "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
+        "daemon": ["backfill_assets.orchestration.daemon", "run", "-w", str(workspace)],
+    }
+    commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
     # By its path, so that it does not import this package, which each run imports as it is on disk.
     commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
     if engine:
         commands["engine"] = engine_command(settings, engine, settings.home / "engine")
     children = {name: _child(name, command, env, settings.home) for name, command in commands.items()}
-    return Servers(settings, port, engine, children, log)
+    return Servers(settings, port, engine, children, sockets, log)
+
+
+def _code_server(sockets: Path) -> Path:
+    return sockets / "code-server"
 
 
 def _child(name: str, command: list[str], env: dict[str, str], home: Path) -> Child:

@@ -60,8 +60,8 @@ def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
     dagster, asked = launching({})
     with pytest.raises(UsageError) as refused:
         dagster.launch({"raw/a": [date(2019, 9, 1), day]}, options={}, tags={}, title="t")
-    told = f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing was launched."
-    assert str(refused.value) == told
+    expected = f"{day} is outside the calendar of raw/a, which runs from 2019-09-01 to 2019-09-30. Nothing was launched."
+    assert str(refused.value) == expected
     assert asked == []
 
 

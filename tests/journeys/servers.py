@@ -52,12 +52,12 @@ class Up:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        told = self.home / "up.log"
+        log_file = self.home / "up.log"
         command = [sys.executable, "-m", "backfill_assets.cli", "up", "--port", str(self.port)]
-        with told.open("wb") as log:
+        with log_file.open("wb") as log:
             up = self.process = subprocess.Popen(command, env=self.env, cwd=self.project, stdout=log, stderr=log)
-        eventually(lambda: up.poll() is not None or "Ctrl-C" in told.read_text(), what="servers ready", patience=300)
-        assert up.poll() is None, told.read_text()
+        eventually(lambda: up.poll() is not None or "Ctrl-C" in log_file.read_text(), what="servers ready", patience=300)
+        assert up.poll() is None, log_file.read_text()
 
     def end(self) -> None:
         """Ends everything, cleanly: nothing of it is left running."""

@@ -94,7 +94,7 @@ class Station:
     def process_of(self, backfill_id: str) -> int:
         """The process of a backfill's run, as soon as a step of it is at work."""
 
-        def found() -> int:
+        def started_process() -> int:
             for run in self.dagster.runs(backfill_id):
                 said = [event.get("message", "") for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]]
                 pids = [int(m[1]) for text in said if (m := re.search(r"\(pid: (\d+)\)", text))]
@@ -102,7 +102,7 @@ class Station:
                     return pids[-1]
             return 0
 
-        return int(eventually(found, what=f"a step of backfill {backfill_id} at work"))
+        return int(eventually(started_process, what=f"a step of backfill {backfill_id} at work"))
 
     def materialized(self, table: str) -> str:
         """The days of `table` that Dagster calls materialized, as spans."""

@@ -103,8 +103,8 @@ def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_w
     try:
         source.write_text(changed)
         assert station.ask(questions.RELOAD, location=BUNDLED)["loadStatus"] == "LOADED"
-        told = ended(command, 1)
-        assert f"The code is not the one that plan {plan} was made for: {RAW} (planned " in told
+        printed = ended(command, 1)
+        assert f"The code is not the one that plan {plan} was made for: {RAW} (planned " in printed
         assert len(built_by(station, plan)) < len(DAYS)
         assert f"plan {plan} was made for: {RAW}" in station.backfill("resume", plan, code=2)
     finally:

@@ -138,10 +138,10 @@ def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_r
     for day in FIVE:  # redelivered without their last hundred lines
         lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
         file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
-    told = station.asked_json("status")["tables"]
+    status = station.asked_json("status")["tables"]
     changed = {
         as_day(d)
-        for d, partition in told["raw/outage_events"].items()
+        for d, partition in status["raw/outage_events"].items()
         if partition["state"] == "outdated: source files changed"
     }
     assert changed == set(FIVE)

@@ -124,8 +124,8 @@ def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
 def test_the_commit_tells_of_its_builds_to_the_library_and_to_spark(given):
     given.commit(row(FIRST, 1), days=(FIRST,))
     given.commit(row(SECOND, 1), days=(SECOND,))
-    told = {commit["version"]: builds_of(commit) for commit in DeltaTable(given.folder).history()}
-    assert {version: [b.day for b in builds] for version, builds in told.items()} == {0: [FIRST], 1: [SECOND]}
+    recorded = {commit["version"]: builds_of(commit) for commit in DeltaTable(given.folder).history()}
+    assert {version: [b.day for b in builds] for version, builds in recorded.items()} == {0: [FIRST], 1: [SECOND]}
     history = given.spark.sql(f"DESCRIBE HISTORY delta.`{given.folder}`").orderBy("version").collect()
     assert [json.loads(commit.userMetadata)["builds"][0]["day"] for commit in history] == ["2019-09-01", "2019-09-02"]
 

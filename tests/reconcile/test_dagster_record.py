@@ -1,4 +1,4 @@
-"""What Dagster says it knows, and what it is told. The transport is a function."""
+"""What Dagster says it knows, and what is reported to it. The transport is a function."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_runs_at_work_are_those_that_may_build():
 
 
 def listening(*answers: int) -> tuple[Dagster, list[tuple[str, Any]]]:
-    """A webserver that answers so, one after the other, and what it was told; 0 is a connection lost."""
+    """A webserver that answers so, one after the other, and what it received; 0 is a connection lost."""
     heard: list[tuple[str, Any]] = []
     statuses = list(answers)
 

@@ -30,7 +30,7 @@ def servers(tmp_path: Path):
     children = {name: child(name, SLEEPING) for name in ("webserver", "daemon", "engine")}
     for process in children.values():
         process.start()
-    yield Servers(settings, 3111, Engine(15999), children, messages.append), messages
+    yield Servers(settings, 3111, Engine(15999), children, tmp_path, messages.append), messages
     stop(children.values())
 
 
@@ -82,7 +82,7 @@ def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
 )
 def test_no_engine_is_started_where_spark_runs_elsewhere(tmp_path, given):
     stack = servers_of(read_settings(home=tmp_path, lake="", landing="", **given), 3111, print, tmp_path)
-    assert (stack.engine, sorted(stack.children)) == (None, ["daemon", "run-starter", "webserver"])
+    assert (stack.engine, sorted(stack.children)) == (None, ["code-server", "daemon", "run-starter", "webserver"])
     env = stack.children["daemon"].environment
     assert {k: v for k, v in env.items() if k in ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_MASTER") and v} == {
         f"BACKFILL_{name.upper()}": value for name, value in given.items()

@@ -91,7 +91,7 @@ class Spoiled:
     """A day in each of these ways, built when it was good and run again, all in one run, when it was not."""
 
     world: World
-    told: dict[str, str]
+    messages: dict[str, str]
     before: list[dict[str, Any]]
     results: dict[str, StepResult]
 
@@ -100,7 +100,7 @@ class Spoiled:
 def spoiled(tmp_path_factory, spark) -> Spoiled:
     root, every = tmp_path_factory.mktemp("spoiled"), days(*range(len(WAYS)))
     world = World(root / "lake", root / "landing", lambda: spark)
-    told = {}
+    messages = {}
     for at in every:
         world.write(at, [change("1"), change("2")], "events.jsonl.gz")
     world.run(every, LANDED, run="first")
@@ -108,8 +108,8 @@ def spoiled(tmp_path_factory, spark) -> Spoiled:
     for at, (way, spoil) in zip(every, WAYS.items(), strict=True):
         path = world.folder(at) / "events.jsonl.gz"
         names = {"file": path.relative_to(world.landing), "more": path.with_name("more.jsonl").relative_to(world.landing)}
-        told[way] = spoil(path).format(day=at, landing=world.landing, **names)
-    return Spoiled(world, told, before, world.run(every, LANDED, run="second"))
+        messages[way] = spoil(path).format(day=at, landing=world.landing, **names)
+    return Spoiled(world, messages, before, world.run(every, LANDED, run="second"))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "a good delivery"])
@@ -117,7 +117,7 @@ def test_a_bad_delivery_fails_its_day_and_its_earlier_version_stays(spoiled, way
     at = day(list(WAYS).index(way))
     for name in LANDED:
         message = next(b.message for b in spoiled.results[name].failed() if b.day == at)
-        assert message.startswith(spoiled.told[way]), name
+        assert message.startswith(spoiled.messages[way]), name
     assert spoiled.world.rows(RAW, [at]) == [row for row in spoiled.before if row["arrival_day"] == at]
 
 
@@ -193,7 +193,7 @@ def test_impossible_event_times_are_kept_in_no_outage_day_counted_and_listed(sma
     assert set(times) <= {row["outage_number"] for row in small.rows(UPDATES)}
     assert not set(times) & {row["outage_number"] for row in small.rows(OUTAGES)}
     assert build.measures["unplaced"] == 4
-    assert [told.split(" began ")[0] for told in build.samples["unplaced"]] == sorted(times)
+    assert [text.split(" began ")[0] for text in build.samples["unplaced"]] == sorted(times)
 
 
 def test_numbers_that_are_no_times_are_unreadable(small):

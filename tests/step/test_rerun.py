@@ -70,10 +70,10 @@ def test_a_table_whose_inputs_record_was_lost_mends_that_too(built):
     assert [b.day for b in replace(built, spark=no_spark).run(FOUR, [DAILY])[DAILY].up_to_date] == FOUR
 
 
-def test_after_a_crash_between_ledger_and_report_the_day_is_told_again_from_the_record(built):
-    told = built.run(days(0), [RAW], run="first", force=True)[RAW].accepted()
+def test_after_a_crash_between_ledger_and_report_the_day_is_reported_again_from_the_ledger(built):
+    first = built.run(days(0), [RAW], run="first", force=True)[RAW].accepted()
     again = replace(built, spark=no_spark).run(days(0), [RAW], run="second")[RAW].accepted()
-    assert again == told
+    assert again == first
 
 
 def test_a_step_that_breaks_is_recorded_for_every_day_and_changes_nothing(built):
