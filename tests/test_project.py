@@ -1,4 +1,4 @@
-"""A project is found by its name or its pyproject.toml, read without a trace, and what is wrong with it is reported as its own."""
+"""A project is found by its name or its pyproject.toml, read without a trace, and its errors are reported as its own."""
 
 from __future__ import annotations
 

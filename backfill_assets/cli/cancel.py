@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from backfill_assets.dagster_client.client import OVER
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import FINISHED, Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.plan.history import OPEN, state_of, which
-from backfill_assets.plan.plan import read
-from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.launch import Launcher, utc_now
+from backfill_assets.plan.history import resolve_plan_id
+from backfill_assets.plan.store import OPEN, Plans
+from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
@@ -25,13 +25,12 @@ PATIENCE_S = 300
 def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
     settings = read_settings()
     plans = Plans(settings.lake)
-    plan_id = which(plan_id, plans)
-    launcher = Launcher(read(plans.read(plan_id), plan_id), dagster_of(settings), plans, getpass.getuser(), sleep)
-    state = state_of(plans.events(plan_id))
+    plan_id = resolve_plan_id(plan_id, plans)
+    state = plans.state(plan_id)  # the plan itself is not read: one that cannot be read can be given up
     if state != OPEN:
         raise UsageError(f"Plan {plan_id} is not open: it is {state}. Nothing was cancelled.")
-    plans.note(plan_id, "cancelled", utc_now(), who=launcher.who)
-    backfill_ids = _cancel_backfills(launcher)
+    plans.note(plan_id, "cancelled", utc_now(), who=getpass.getuser())
+    backfill_ids = _cancel_backfills(plan_id, dagster_of(settings), sleep)
     if as_json:
         print(json.dumps({"plan": plan_id, "ending": "cancelled", "backfills": backfill_ids}))
     else:
@@ -42,25 +41,26 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     return 0
 
 
-def _cancel_backfills(launcher: Launcher) -> list[str]:
+def _cancel_backfills(plan_id: str, dagster: Dagster, sleep: Callable[[float], None]) -> list[str]:
     """Cancel every running backfill of the plan and wait until it has ended; their ids."""
 
     def running() -> list[str]:
-        return [str(backfill["id"]) for backfill in launcher.backfills() if backfill["status"] not in OVER]
+        backfills = dagster.backfills({tags.PLAN: plan_id})
+        return [str(backfill["id"]) for backfill in backfills if backfill["status"] not in FINISHED]
 
     try:
         backfill_ids = running()
         for backfill_id in backfill_ids:
-            launcher.dagster.cancel(backfill_id)
+            dagster.cancel(backfill_id)
         still_running = retry_if_result(bool)
-        Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(1), retry=still_running, sleep=launcher.sleep)(running)
+        Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(1), retry=still_running, sleep=sleep)(running)
         return backfill_ids
     except RetryError:
         raise ServiceUnavailable(
-            f"Runs of plan {launcher.plan.id} have not ended within {PATIENCE_S} s. Nothing more of it is launched. Does the "
+            f"Runs of plan {plan_id} have not ended within {PATIENCE_S} s. Nothing more of it is launched. Does the "
             "daemon run? See `backfill doctor`."
         ) from None
     except ServiceUnavailable as error:
         raise ServiceUnavailable(
-            f"Nothing more of plan {launcher.plan.id} is launched, but runs that were started go on: {error} Then cancel again."
+            f"Nothing more of plan {plan_id} is launched, but runs that were started go on: {error} Then cancel again."
         ) from None

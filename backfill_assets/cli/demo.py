@@ -16,7 +16,6 @@ from backfill_assets.cli.run import shown_on
 from backfill_assets.cli.up import interrupted_by_signals, watch
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.plan.history import open_plans
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.outcome import TableOutcome, outcomes
 from backfill_assets.plan.request import RebuildRequest
@@ -100,7 +99,7 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         rebuild = rebuild_of(plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep)
         shown_on(console, rebuild, workspace)
 
-    for plan_id in open_plans(Plans(workspace.lake.root)):  # a demo that was killed leaves its plan open
+    for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
         carry_out(plan_id)
     request = RebuildRequest(partitions=",".join(map(str, days)), canary=0, reason="backfill demo", yes=True)
     plan_id = ""

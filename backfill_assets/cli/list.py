@@ -13,8 +13,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, ServiceUnavailable
-from backfill_assets.plan.history import state_of
-from backfill_assets.plan.plan import Plan, read
+from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
@@ -47,12 +46,12 @@ def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
     started = [event for event in events if event.kind == "started"]
     row = {
         "plan": plan_id,
-        "state": state_of(events),
+        "state": plans.state(plan_id),
         "started": f"{started[0].at:%Y-%m-%d %H:%M}" if started else "",
         "who": started[0].facts.get("who", "") if started else "",
     }
     try:
-        plan = read(plans.read(plan_id), plan_id)
+        plan = plans.read(plan_id)
     except BackfillError as error:  # a plan that cannot be read must not hide the others
         return row | {"days": "", "tables": [], "reason": str(error).split(". ")[0]}
     return row | {"days": _span(plan), "tables": list(plan.reasons), "reason": plan.options.reason}

@@ -18,14 +18,13 @@ from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.store import Lake
 from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
-from backfill_assets.plan.history import OPEN, PLANNED, state_of, which
+from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
-from backfill_assets.plan.plan import read
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
@@ -65,8 +64,8 @@ def resume(plan_id: str, *, as_json: bool) -> int:
     """Continue a plan that was started before."""
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
-    plan_id = which(plan_id, plans)
-    if state_of(plans.events(plan_id)) == PLANNED:
+    plan_id = resolve_plan_id(plan_id, plans)
+    if plans.state(plan_id) == PLANNED:
         raise UsageError(f"Plan {plan_id} was never started. Nothing was launched. Start it with `backfill run {plan_id}`.")
     terminal(stderr=as_json).print(f"Continuing plan {plan_id}.")
     return carry_out(plan_id, workspace, as_json=as_json)
@@ -75,8 +74,8 @@ def resume(plan_id: str, *, as_json: bool) -> int:
 def watch(plan_id: str, *, as_json: bool) -> int:
     workspace = open_workspace()
     plans, console = Plans(workspace.lake.root), terminal(stderr=as_json)
-    plan_id = which(plan_id, plans)
-    plan = read(plans.read(plan_id), plan_id)
+    plan_id = resolve_plan_id(plan_id, plans)
+    plan = plans.read(plan_id)
     watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster_of(workspace.settings))
     try:
         end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
 from backfill_assets.errors import BackfillError
-from backfill_assets.plan.history import state_of, which
-from backfill_assets.plan.plan import Plan, read
+from backfill_assets.plan.history import resolve_plan_id
+from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Event, Plans
@@ -23,12 +22,13 @@ from backfill_assets.workspace import Workspace, open_workspace
 def run(plan_id: str, *, as_json: bool) -> int:
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
-    plan_id = which(plan_id, plans)
-    plan, events = read(plans.read(plan_id), plan_id), plans.events(plan_id)
+    plan_id = resolve_plan_id(plan_id, plans)
+    plan, events = plans.read(plan_id), plans.events(plan_id)
     progress, why_not = progress_of(plan, workspace)
     if as_json:
         values = as_values(progress) if progress else {"plan": plan.id, "why": why_not}
-        values |= {"state": state_of(events), "contents": json.loads(plan.contents()), "events": [_values(e) for e in events]}
+        contents = json.loads(plan.contents())
+        values |= {"state": plans.state(plan_id), "contents": contents, "events": [_values(e) for e in events]}
         print(json.dumps(values))
         return 0
     console = terminal()

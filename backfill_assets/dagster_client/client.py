@@ -16,7 +16,7 @@ from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
 FAILURE = "dagster._core.definitions.events.Failure: "
-OVER = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
+FINISHED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
 
 
 @dataclass
@@ -41,7 +41,6 @@ class Dagster:
         body = {"query": document, "variables": variables or {}}
         try:
             response = self._client.post("/graphql", json=body)
-            answer = response.json()
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise ServiceUnavailable(
                 f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was launched by this request. "
@@ -52,11 +51,12 @@ class Dagster:
                 f"The Dagster webserver at {self.url} got a request and did not answer ({type(error).__name__}). Whether "
                 "it did what was requested is not known. See `backfill list`."
             ) from None
-        except ValueError:
+        answer = _answer(response)
+        if not answer:
             raise AnswerLost(
                 f"{self.url} answers (HTTP {response.status_code}), "
                 "but not as a Dagster webserver. Correct BACKFILL_DAGSTER_URL."
-            ) from None
+            )
         # Unknown days come back as HTTP 500 with the reason in the body.
         if answer.get("errors"):
             messages = "; ".join(str(error.get("message")) for error in answer["errors"])
@@ -126,6 +126,16 @@ class Dagster:
         events = payload(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
         failed = [event for event in events if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]]
         return {event["stepKey"].replace("__", "/"): event["error"]["message"].removeprefix(FAILURE) for event in failed}
+
+
+def _answer(response: httpx.Response) -> dict[str, Any]:
+    """The body of an answer to a GraphQL request, with its data or its errors; empty for any other body."""
+    try:
+        body = response.json()
+    except ValueError:
+        return {}
+    graphql = isinstance(body, dict) and (isinstance(body.get("data"), dict) or isinstance(body.get("errors"), list))
+    return dict(body) if graphql else {}
 
 
 def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:

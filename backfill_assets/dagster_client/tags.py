@@ -12,7 +12,7 @@ REASON = "backfill/reason"
 PROCESS = "backfill/process"  # the process of a run that the run starter started
 
 
-def who_asked(tagged: Mapping[str, str]) -> str:
+def launched_by(tagged: Mapping[str, str]) -> str:
     """Who launched a run, by its tags: the plan's user, a schedule or sensor, the webserver's user; else this process's."""
     named = (tagged.get(key) for key in (WHO, "dagster/schedule_name", "dagster/sensor_name", "user"))
     return next(filter(None, named), "") or getpass.getuser()

@@ -1,7 +1,8 @@
 """The one act by which anything is put into a table: lock it, commit the files of some days, record the builds.
 
-The commit is a comparison and a swap: it holds only if no other came between, for `deltalake` lets two writers both fill a
-day that was empty (measured), and its rows would be there twice. Whoever comes second decides anew, then commits.
+The commit is a comparison and a swap: it holds only if no other came since the table was opened, before the decision;
+`deltalake` by itself lets two writers both fill a day that was empty (measured), and its rows would be there twice. Whoever
+comes second decides again, then commits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Protocol
 
-from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
@@ -41,9 +42,16 @@ COMMIT_RETRIES = 200
 
 
 class Commit(Protocol):
-    """Put accepted `days` into their table in one commit that carries `metadata`; the version they stand in."""
+    """Put accepted `days` into the table at `folder` in one commit that carries `metadata`; the version they stand in.
 
-    def __call__(self, days: Sequence[date], metadata: str) -> int: ...
+    Raises CommitFailedError, and commits nothing, if the table has had another commit since it was opened as `table` (None: if
+    there is one now).
+    """
+
+    @property
+    def folder(self) -> str: ...
+
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int: ...
 
 
 def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
@@ -65,11 +73,12 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
+    table = opened(commit.folder)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
         return builds
-    version = commit([build.day for build in accepted], commit_metadata(accepted))
+    version = commit(table, [build.day for build in accepted], commit_metadata(accepted))
     return [replace(build, delta_version=version) if build.outcome in COMMITTED else build for build in builds]
 
 
@@ -88,10 +97,10 @@ class FileCommit:
     append_as: str = ""
     attempted: set[date] = field(default_factory=set)
 
-    def __call__(self, days: Sequence[date], metadata: str) -> int:
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
         self.attempted.update(days)
-        adds = [_add(file, self.column) for file in self.files if file.day in self.attempted]
-        table = opened(self.folder)
+        accepted = set(days)
+        adds = [_add(file, self.column) for file in self.files if file.day in accepted]
         if table is None:
             return self._create(adds, days, metadata)
         if self.append_as and table.transaction_version(self._transaction(days)) is not None:

@@ -11,16 +11,15 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyspark.sql import DataFrame
 
+from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile
 
 # A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and only if it is short:
@@ -30,7 +29,7 @@ BOUNDED_COLUMNS, LONGEST_TEXT = 4, 32
 
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
     """Write `rows` as one file a day in the folder of a table. Nobody sees them until they are committed."""
-    name, store, kept = uuid.uuid4().hex, _store(folder), [c for c in rows.column_names if c != column]
+    name, store, kept = uuid.uuid4().hex, files_in(folder), [c for c in rows.column_names if c != column]
     for day in pc.unique(rows[column]).to_pylist():
         of_day = rows.filter(pc.equal(rows[column], pa.scalar(day, pa.date32()))).select(kept)
         store.create_dir(f"{name}/{column}={day}", recursive=True)
@@ -48,19 +47,12 @@ def write(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
 
 
 def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
-    store = _store(folder)
+    store = files_in(folder)
     prefix = f"{name}/{column}="
     for info in store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True)):
         if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet"):
             day = date.fromisoformat(info.path[len(prefix) :].partition("/")[0])
             yield measured(store, info, day)
-
-
-def _store(folder: str) -> FileSystem:
-    """The files below `folder`, a directory or an object-store prefix, with the same credentials as Delta's."""
-    if "://" in folder:
-        return PyFileSystem(DeltaStorageHandler(folder))
-    return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
 
 
 def measured(store: FileSystem, info: FileInfo, day: date) -> DataFile:
@@ -103,7 +95,7 @@ def _bound(value: Any) -> Any:
 
 def remove(folder: str, files: Iterable[DataFile]) -> None:
     """Delete data files that were never committed. What cannot be deleted is left to a vacuum."""
-    store = _store(folder)
+    store = files_in(folder)
     for file in files:
         with suppress(OSError):
             store.delete_file(file.path)

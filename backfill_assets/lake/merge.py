@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.ledger import version_of
 from backfill_assets.lake.slice import condition
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -25,7 +26,10 @@ class MergeCommit:
     key: Sequence[str]
     rows: DataFrame
 
-    def __call__(self, days: Sequence[date], metadata: str) -> int:
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
+        before = DeltaTable(self.folder).version()
+        if table is None or table.version() != before:
+            raise CommitFailedError("another writer committed to the table")
         spark, slice_condition = self.rows.sparkSession, condition(self.column, days)
         view = f"merge_{hashlib.sha256(f'{self.folder}{metadata}'.encode()).hexdigest()[:16]}"
         self.rows.where(slice_condition).createOrReplaceTempView(view)
@@ -47,4 +51,5 @@ class MergeCommit:
         finally:
             spark.conf.unset(METADATA)
             spark.catalog.dropTempView(view)
-        return version_of(self.folder)
+        merged = DeltaTable(self.folder)
+        return next(c["version"] for c in merged.history(merged.version() - before) if c.get("userMetadata") == metadata)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
 
 @dataclass(frozen=True)
 class Paths:
@@ -36,3 +39,10 @@ class Paths:
     def running_steps(self) -> Path:
         """As for locks."""
         return self.locks / "running"
+
+
+def files_in(folder: str) -> FileSystem:
+    """The files below `folder`, a directory or an object-store prefix, with the same credentials as Delta's."""
+    if "://" in folder:
+        return PyFileSystem(DeltaStorageHandler(folder))
+    return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())

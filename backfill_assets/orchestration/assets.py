@@ -35,7 +35,7 @@ from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.orchestration.report import events_of, failure_message
 from backfill_assets.orchestration.spark import SparkResource
-from backfill_assets.plan.plan import Plan, read
+from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
@@ -123,7 +123,7 @@ def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None
     plan_id = context.run.tags.get(tags.PLAN)
     if not plan_id:
         return None
-    plan = read(Plans(workspace.lake.root).read(plan_id), plan_id)
+    plan = Plans(workspace.lake.root).read(plan_id)
     plan.refuse_other_code(workspace.code)
     return plan
 
@@ -138,7 +138,7 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         planned=plan.partitions().keys() if plan else frozenset(),
         write_mode=options.write_mode,
         plan=plan.id if plan else "",
-        who=tags.who_asked(run.tags),
+        who=tags.launched_by(run.tags),
         reason=options.reason or run.tags.get(tags.REASON, ""),
     )
 

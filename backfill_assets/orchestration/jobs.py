@@ -76,7 +76,7 @@ def plan_jobs(
             carry_out_plan(context, plan_id)
 
     def carry_out_plan(context: OpExecutionContext, plan_id: str) -> None:
-        who, webserver = tags.who_asked(context.run.tags), dagster(workspace.settings)
+        who, webserver = tags.launched_by(context.run.tags), dagster(workspace.settings)
         rebuild = rebuild_of(plan_id, workspace, dagster=webserver, who=who, sleep=sleep)
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan_id})
         try:

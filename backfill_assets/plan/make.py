@@ -49,7 +49,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     plan = _new(selection, graph, request.options(settings.days_per_run), plans)
     guard(plan, workspace, yes=request.yes)
     history.refuse_overlap(plan, plans)
-    plans.keep(plan.id, plan.contents())
+    plans.keep(plan)
     return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)))
 
 
@@ -71,7 +71,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
     """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats."""
     plan = make(selection, graph, options)
-    while history.state_of(plans.events(plan.id)) == "done":
+    while plans.state(plan.id) == "done":
         plan = make(selection, graph, options, repeat=plan.repeat + 1)
     return plan
 

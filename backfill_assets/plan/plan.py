@@ -22,6 +22,8 @@ from backfill_assets.tables.graph import Graph
 
 ID_LENGTH = 12
 FORMAT = 2
+# Only an open plan can be cancelled; any other is not in the way of a new one.
+_GIVE_UP = "If it is open, `backfill cancel {}` gives it up; then plan again."
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Plan:
         if changed:
             raise UsageError(
                 f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
-                "Plan again with `backfill plan`, or bring the planned code back and `backfill resume`."
+                f"Bring the planned code back and `backfill resume {self.id}`; or `backfill cancel {self.id}`, then plan again."
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:
@@ -119,12 +121,14 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
     return Plan(code, reasons, chunks, options, repeat)
 
 
-def read(text: str, plan_id: str) -> Plan:
+def read(text: str | bytes, plan_id: str) -> Plan:
     """The plan that `contents` wrote; UsageError if it is not the one of that id any more."""
     try:
         contents: dict[str, Any] = json.loads(text)
         if contents["format"] != FORMAT:
-            raise UsageError(f"Plan {plan_id} was made by another version of this project. Nothing was started. Plan again.")
+            raise UsageError(
+                f"Plan {plan_id} was made by another version of this project. Nothing was started. {_GIVE_UP.format(plan_id)}"
+            )
         chunks = [
             Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
             for n, chunk in enumerate(contents["chunks"])
@@ -132,10 +136,10 @@ def read(text: str, plan_id: str) -> Plan:
         options = PlanOptions(**contents["options"])
         plan = Plan(contents["code"], contents["reasons"], chunks, options, contents["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. Plan again.") from None
+        raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. {_GIVE_UP.format(plan_id)}") from None
     if plan.id != plan_id:
         raise UsageError(
-            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was started. Plans are never "
-            "edited; plan again."
+            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was started. "
+            f"{_GIVE_UP.format(plan_id)}"
         )
     return plan

@@ -55,7 +55,7 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress at one moment. `over`: no command is carrying the plan out. `silent`: why the server is waited for."""
+    """The progress at one moment. `over`: no command is carrying the plan out. `waiting`: why the server is waited for."""
 
     plan: Plan
     remaining: Remaining
@@ -65,7 +65,7 @@ class Progress:
     started: datetime
     at: datetime
     over: bool
-    silent: str = ""
+    waiting: str = ""
 
     def tables(self) -> Sequence[TableProgress]:
         launched = {partition for chunk in self.running.values() for partition in chunk.partitions}

@@ -11,13 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
 
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.locks import Locked, file_lock
-from backfill_assets.lake.paths import Paths
+from backfill_assets.lake.paths import Paths, files_in
+from backfill_assets.plan.plan import Plan, read
+
+PLANNED, OPEN = "planned", "open"
 
 
 @dataclass(frozen=True)
@@ -35,20 +39,39 @@ class Plans:
 
     root: str
 
-    def keep(self, plan_id: str, contents: str) -> None:
+    def keep(self, plan: Plan) -> None:
         """Write a plan, whole or not at all; one of that id is already the same."""
-        if plan_id not in self.ids():
-            self._write("", plan_id, contents)
+        if plan.id not in self.ids():
+            self._write("", plan.id, plan.contents())
 
-    def read(self, plan_id: str) -> str:
-        """A plan's contents; UsageError, with the ids of the plans there are, for an unknown id."""
-        system, folder = self._place()
+    def read(self, plan_id: str) -> Plan:
+        """The plan of that id; UsageError if there is none, or it is not what was kept any more."""
+        self.refuse_unknown(plan_id)
+        with self._files.open_input_stream(f"{plan_id}.json") as file:
+            return read(bytes(file.read()), plan_id)
+
+    def refuse_unknown(self, plan_id: str) -> None:
+        """UsageError, with the ids of the plans there are, for an unknown id."""
         known = self.ids()
         if plan_id not in known:
             plans = f"Its plans are {', '.join(known)}" if known else "It has none yet: `backfill plan` makes one"
             raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was started. {plans}.")
-        with system.open_input_stream(f"{folder}/{plan_id}.json") as file:
-            return bytes(file.read()).decode()
+
+    def state(self, plan_id: str) -> str:
+        """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
+        for file in reversed(self._event_files(plan_id)):
+            kind = file.base_name.split("-")[1]
+            if kind == "started":
+                return OPEN
+            if kind == "cancelled":
+                return kind
+            if kind == "ended":
+                return str(self._event(file).facts["ending"])
+        return PLANNED
+
+    def open(self) -> list[str]:
+        """The ids of the plans that are open."""
+        return [plan_id for plan_id in self.ids() if self.state(plan_id) == OPEN]
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan."""
@@ -59,13 +82,15 @@ class Plans:
 
     def events(self, plan_id: str, kind: str = "") -> list[Event]:
         """The events of a plan, or those of one kind, oldest first."""
-        system, folder = self._place()
-        files = [f for f in _written(system, f"{folder}/{plan_id}") if f"-{kind}" in f.base_name]
-        events = []
-        for info in sorted(files, key=lambda f: f.base_name):
-            with system.open_input_stream(info.path) as file:
-                events.append(json.loads(bytes(file.read())))
-        return [Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"]) for event in events]
+        return [self._event(file) for file in self._event_files(plan_id) if f"-{kind}" in file.base_name]
+
+    def _event_files(self, plan_id: str) -> list[fs.FileInfo]:
+        return sorted(self._written(plan_id), key=lambda file: str(file.base_name))
+
+    def _event(self, file: fs.FileInfo) -> Event:
+        with self._files.open_input_stream(file.path) as stream:
+            event = json.loads(bytes(stream.read()))
+        return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[None]:
@@ -86,24 +111,25 @@ class Plans:
             ) from None
 
     def ids(self) -> list[str]:
-        system, folder = self._place()
-        return sorted(f.base_name.removesuffix(".json") for f in _written(system, folder))
+        return sorted(file.base_name.removesuffix(".json") for file in self._written(""))
 
-    def _write(self, below: str, name: str, contents: str) -> None:
-        system, top = self._place()
-        folder = f"{top}/{below}".rstrip("/")
-        system.create_dir(folder, recursive=True)
-        # Read only under its last name; a local disk renames in one act, and an object appears when it is complete.
-        unfinished = f"{folder}/_{name}.{secrets.token_hex(4)}.json"
-        with system.open_output_stream(unfinished) as out:
-            out.write(contents.encode())
-        system.move(unfinished, f"{folder}/{name}.json")
+    @property
+    def _files(self) -> fs.FileSystem:
+        return files_in(Paths(self.root).plans)
 
-    def _place(self) -> tuple[fs.FileSystem, str]:
-        return fs.FileSystem.from_uri(Paths(self.root).plans)
+    def _write(self, folder: str, name: str, contents: str) -> None:
+        paths, files, target = Paths(self.root), self._files, f"{folder}/{name}.json".lstrip("/")
+        if not paths.is_local:  # an object appears when it is complete
+            # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake 1.6).
+            with files.open_output_stream(target, buffer_size=2**16) as out:
+                out.write(contents.encode())
+            return
+        Path(paths.plans, folder).mkdir(parents=True, exist_ok=True)
+        unfinished = Path(paths.plans, folder, f"_{name}.{secrets.token_hex(4)}.json")
+        unfinished.write_text(contents)
+        unfinished.replace(Path(paths.plans, target))
 
-
-def _written(system: fs.FileSystem, folder: str) -> list[fs.FileInfo]:
-    """The finished files of a folder; none if there is no such folder."""
-    files = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [f for f in files if f.extension == "json" and not f.base_name.startswith("_")]
+    def _written(self, folder: str) -> list[fs.FileInfo]:
+        """The finished files of a folder; none if there is no such folder."""
+        files = self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        return [file for file in files if file.extension == "json" and not file.base_name.startswith("_")]

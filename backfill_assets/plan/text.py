@@ -69,8 +69,8 @@ def chunks_line(progress: Progress) -> str:
     running = ", ".join(f"chunk {number}" for number in sorted(progress.running))
     over = f"{len(progress.chunks_over)} of {total} chunk(s) over" + (f", running: {running}" if running else "")
     stopped = f"; stopping: {progress.stopped.why}" if progress.stopped and not progress.over else ""
-    silent = f"; {progress.silent}" if progress.silent else ""
-    return over + stopped + silent
+    waiting = f"; {progress.waiting}" if progress.waiting else ""
+    return over + stopped + waiting
 
 
 def ending_lines(end: Progress) -> Iterator[str]:

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import OVER, TIMEOUT_S, Dagster
+from backfill_assets.dagster_client.client import FINISHED, TIMEOUT_S, Dagster
 from backfill_assets.errors import AnswerLost, ServiceUnavailable
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
@@ -26,7 +26,7 @@ POLL_EVERY_S = 1.0
 PRIORITY = "-10"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
-RUN_OVER = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
 def utc_now() -> datetime:
@@ -36,7 +36,7 @@ def utc_now() -> datetime:
 def running_backfills(dagster: Dagster, plan: Plan) -> dict[int, str]:
     """The backfills of a plan that are not over yet, by the number of their chunk, from 1."""
     backfills = dagster.backfills({tags.PLAN: plan.id})
-    return {int(each["tags"][tags.CHUNK]): str(each["id"]) for each in backfills if each["status"] not in OVER}
+    return {int(each["tags"][tags.CHUNK]): str(each["id"]) for each in backfills if each["status"] not in FINISHED}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Launcher:
 
     def runs_over(self, backfill_id: str) -> bool:
         runs = self.dagster.runs(backfill_id)
-        return bool(runs) and all(run["status"] in RUN_OVER for run in runs)
+        return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
     def crashed(self, backfill_id: str) -> bool:
         """Whether some run ended without any of its steps having failed: it was killed, or never started."""

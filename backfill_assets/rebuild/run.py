@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from backfill_assets.dagster_client.client import OVER
+from backfill_assets.dagster_client.client import FINISHED
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
@@ -61,10 +61,10 @@ class Rebuild:
         self._join(self.launcher.running())
         while True:
             began = self.now()
-            remaining, silent = self._step(started)
+            remaining, waiting = self._step(started)
             done = not self.running and (self.stopped is not None or len(self.over) == len(self._chunks))
             running, over = dict(self.running), frozenset(self.over)
-            yield Progress(self.plan, remaining, running, over, self.stopped, started, self.now(), done, silent)
+            yield Progress(self.plan, remaining, running, over, self.stopped, started, self.now(), done, waiting)
             if done:
                 return
             took = (self.now() - began).total_seconds()
@@ -100,7 +100,7 @@ class Rebuild:
             return remaining
         status = {each["id"]: str(each["status"]) for each in self.launcher.backfills()}
         for number, chunk in list(self.running.items()):
-            over = status.get(chunk.backfill_id, "CANCELED") in OVER
+            over = status.get(chunk.backfill_id, "CANCELED") in FINISHED
             # The daemon notices the end of the last run only at its next tick; a chunk that is all built need not wait.
             early = not over and not remaining.pending_days(chunk.partitions) and self.launcher.runs_over(chunk.backfill_id)
             if over or early:

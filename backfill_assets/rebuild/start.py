@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.plan import history
-from backfill_assets.plan.plan import read
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
@@ -25,7 +24,7 @@ def rebuild_of(
 ) -> Rebuild:
     """The plan, ready to be carried out. UsageError if it is unknown, was edited, or was made for other code."""
     plans = Plans(workspace.lake.root)
-    plan = read(plans.read(plan_id), plan_id)
+    plan = plans.read(plan_id)
     plan.refuse_other_code(workspace.code)
     history.refuse_overlap(plan, plans)
     return Rebuild(Launcher(plan, dagster, plans, who, sleep), remaining_reader(plan, workspace))

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.plan.history import OPEN, state_of
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, RunningChunk, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import WorkState
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import OPEN, Plans
 from backfill_assets.rebuild.launch import running_backfills
 from backfill_assets.rebuild.run import POLL_EVERY_S
 
@@ -30,7 +29,7 @@ class Watch:
     def progress(self) -> Progress:
         """How far the plan is now; `over` if no command is carrying it out."""
         plan, events = self.plan, self.plans.events(self.plan.id)
-        is_open = state_of(events) == OPEN
+        is_open = self.plans.state(plan.id) == OPEN
         # Nothing of a plan that has ended is running, so that no webserver is needed.
         remaining, running = self.read_remaining({}, {}), self._running() if is_open else {}
         partitions = {chunk.number + 1: chunk.partitions() for chunk in plan.chunks}

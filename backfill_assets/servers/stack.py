@@ -41,7 +41,7 @@ RESTART_WINDOW_S, MOST_RESTARTS = 180, 3
 
 @dataclass
 class Servers:
-    """The servers of a lake, whose sockets are in the folder `sockets`. `log` is called with a message when one was restarted."""
+    """The servers of a lake; their sockets are in the folder `sockets`. `log` gets a message when one was restarted."""
 
     settings: Settings
     port: int

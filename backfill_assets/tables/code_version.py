@@ -1,25 +1,29 @@
 """A function's code version: a hash of its source text and of everything in its project that it uses.
 
-Functions and classes count by their source, without comments, docstrings, annotations and layout; constants of plain data by
-their value, however it is written or computed. Names are followed through imports within the project, which is the top-level
-package or module that the function is in; other packages do not count. Names that are looked up only while running (`getattr`)
-or imported by `import *` are not seen: give such a table its version by hand.
+Functions and classes count by their source, without comments, docstrings and layout; constants of plain data by their value,
+however it is written or computed. Names are followed through imports within the project, which is the top-level package or
+module that the function is in; other packages do not count. A module that is used as a value counts whole. What is looked up
+only while running (`getattr`), or added to a registry by another module, is not seen: give such a table its version by hand.
 """
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import sys
 
 from backfill_assets.tables.source_text import Definition, file_of, plain, source_of
 
 LENGTH = 12
+WHOLE_MODULE = "*"
+OF_EVERY_MODULE = frozenset({"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__"})
+BY_HAND = "give its table a version by hand: version=..."
 
 
 def code_version(module: str, name: str, *, also: str = "") -> str:
     """The version of the top-level `name` of `module`, twelve hexadecimal digits; the text `also` is hashed with it.
 
-    Raises ValueError where there is no source to read, or no such name in it.
+    Raises ValueError where there is no source to read, no such name in it, or a name is used that is defined nowhere.
     """
     version = hashlib.sha256(also.encode())
     for definition, text in sorted(definitions_used(module, name).items()):
@@ -29,36 +33,41 @@ def code_version(module: str, name: str, *, also: str = "") -> str:
 
 def definitions_used(module: str, name: str) -> dict[str, str]:
     """The text of `name` and of every definition in its project that it uses, directly or not, by `module:name`."""
-    project, texts, left = module.partition(".")[0], dict[str, str](), [(module, name)]
-    while left:
-        origin, wanted = left.pop()
-        definition = f"{origin}:{wanted}"
+    project, texts, pending = module.partition(".")[0], dict[str, str](), [(module, name)]
+    while pending:
+        origin, name = pending.pop()
+        definition = f"{origin}:{name}"
         if definition in texts:
             continue
         source = source_of(origin)
-        text = source.texts.get(wanted)
+        if name == WHOLE_MODULE:
+            pending += [(origin, each) for each in source.texts]
+            continue
+        text = source.texts.get(name)
         if text is None:
-            raise ValueError(
-                f"{definition} is not defined at the top of its file; give its table a version by hand: version=..."
-            )
-        value = plain(getattr(sys.modules.get(origin), wanted, None))
+            raise ValueError(f"{definition} is not defined at the top of its file; {BY_HAND}")
+        value = plain(getattr(sys.modules.get(origin), name, None))
         texts[definition] = value or text
         if not value:
-            left += [other for used in source.used.get(wanted, ()) if (other := _definition_of(project, origin, used))]
+            pending += [other for used in source.used[name] if (other := _definition_of(project, origin, used, definition))]
     return texts
 
 
-def _definition_of(project: str, module: str, used: str) -> Definition | None:
-    """Where a name that `module` uses is defined, if that is in the project. It may be dotted: `package.module.name`."""
+def _definition_of(project: str, module: str, used: str, definition: str) -> Definition | None:
+    """Where a name that `definition` uses is defined, if that is in the project. It may be dotted: `package.module.name`."""
     source = source_of(module)
     first, *rest = used.split(".")
     if first in source.texts:
         return module, first
+    if first not in source.imports and not hasattr(builtins, first) and first not in OF_EVERY_MODULE:
+        raise ValueError(f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}")
     full = [*source.imports.get(first, ()), *rest]
     if full[:1] != [project]:
         return None
+    if file_of(".".join(full)):
+        return ".".join(full), WHOLE_MODULE
     within = max((n for n in range(1, len(full)) if file_of(".".join(full[:n]))), default=0)
     if not within:
         return None
     origin, name = ".".join(full[:within]), full[within]
-    return (origin, name) if name in source_of(origin).texts else _definition_of(project, origin, name)
+    return (origin, name) if name in source_of(origin).texts else _definition_of(project, origin, name, definition)

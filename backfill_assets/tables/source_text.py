@@ -1,18 +1,23 @@
-"""The source text of a module by top-level name, without comments, docstrings, annotations and layout. Nothing is imported."""
+"""The source text of a module by top-level name, without comments, docstrings and layout. Nothing is imported.
+
+The text of a name is every statement at the top of its file that defines or changes it: an assignment, the `if`, `try`, `with`
+or `for` that it stands in, `NAME[...] = ...`, `NAME.append(...)`, and what a function or decorator called there adds to it.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import re
-import symtable
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from backfill_assets.tables.syntax import Stripped, bound, changes, imported_names, names_used
 
 Definition = tuple[str, str]  # a module, and a name at the top of it
 
@@ -39,16 +44,25 @@ def source_of(module: str) -> ModuleSource:
 # By the path too: modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: Path) -> ModuleSource:
-    tree = _Stripped().visit(ast.parse(path.read_text()))
-    texts = {name: _literal(node) or ast.unparse(node) for node in tree.body for name in _names(node)}
-    used = {name: frozenset(_used(text)) for name, text in texts.items()}
-    return ModuleSource(texts, used, dict(_imports(tree, module, package=path.name == "__init__.py")))
+    tree = Stripped().visit(ast.parse(path.read_text()))
+    statements: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        for name in bound(node):
+            statements.setdefault(name, []).append(node)
+    for node, name in changes(tree, statements):
+        if node not in statements[name]:
+            statements[name].append(node)
+    texts = {name: _literal(nodes) or "\n".join(map(ast.unparse, nodes)) for name, nodes in statements.items()}
+    used = {name: frozenset(names_used("\n".join(map(ast.unparse, nodes)))) for name, nodes in statements.items()}
+    return ModuleSource(texts, used, dict(imported_names(tree, module, package=path.name == "__init__.py")))
 
 
-def _literal(node: ast.stmt) -> str:
+def _literal(nodes: Sequence[ast.stmt]) -> str:
     """The value of a constant that is written out; so it reads the same before its module is loaded."""
+    node = nodes[0]
     try:
-        return plain(ast.literal_eval(node.value)) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else ""
+        written_out = len(nodes) == 1 and isinstance(node, ast.Assign | ast.AnnAssign) and node.value
+        return plain(ast.literal_eval(written_out)) if written_out else ""
     except (ValueError, TypeError):
         return ""
 
@@ -66,81 +80,6 @@ def file_of(module: str) -> Path | None:
         return Path(spec.origin) if spec.origin and not within else None
     path = Path(spec.submodule_search_locations[0]).joinpath(*within)
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
-
-
-class _Stripped(ast.NodeTransformer):
-    """Drops docstrings, annotations, and `@table(...)`, which declares something about a function without changing it."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        node.decorator_list = [d for d in node.decorator_list if not _is_table(d)]
-        return self._without_docstring(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._without_docstring(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        node.annotation = ast.Constant(None)
-        return self.generic_visit(node)
-
-    def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
-        if ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-        return self.generic_visit(node)
-
-
-def _is_table(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return getattr(called, "id", getattr(called, "attr", "")) == "table"
-
-
-def _names(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement at the top of a file defines."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-
-
-def _used(text: str) -> Iterator[str]:
-    """The names from outside that a statement uses, with their attributes: `name`, `module.name`."""
-    outside = set(_globals(symtable.symtable(text, "", "exec")))
-    dotted = {".".join(chain) for node in ast.walk(ast.parse(text)) if (chain := _chain(node)) and chain[0] in outside}
-    yield from outside | dotted
-
-
-def _chain(node: ast.AST) -> list[str]:
-    """`a.b.c` as its names; nothing for anything else."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    names = _chain(node.value) if isinstance(node, ast.Attribute) else []
-    return [*names, node.attr] if names and isinstance(node, ast.Attribute) else []
-
-
-def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
-    top = scope.get_type() == "module"
-    yield from (s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global()))
-    for child in scope.get_children():
-        yield from _globals(child)
-
-
-def _imports(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, list[str]]]:
-    """Each imported name, and the full dotted name that it stands for."""
-    names = module.split(".")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                full = alias.name.split(".")
-                yield (alias.asname, full) if alias.asname else (full[0], full[:1])
-        elif isinstance(node, ast.ImportFrom):
-            parent = names[: len(names) - node.level + package] if node.level else []
-            origin = [*parent, *(node.module.split(".") if node.module else [])]
-            yield from ((alias.asname or alias.name, [*origin, alias.name]) for alias in node.names)
 
 
 def plain(value: Any) -> str:

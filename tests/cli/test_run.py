@@ -20,7 +20,7 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.history import which
+from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
@@ -53,7 +53,7 @@ def planned(home: Path, *flags: str) -> str:
 def kept(home: Path, table: str, version: str) -> str:
     """A plan of one day of one table, as if it had been made when that was called so and had that code."""
     plan = Plan({table: version}, {table: {str(DAY): "missing"}}, [Chunk(0, {table: [DAY]})], PlanOptions())
-    Plans(str(home / "lake")).keep(plan.id, plan.contents())
+    Plans(str(home / "lake")).keep(plan)
     return plan.id
 
 
@@ -142,7 +142,7 @@ def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_ag
 def started(plans: Plans, reason: str, *endings: str) -> str:
     """A plan that was started, and ended so; started only, without an ending."""
     plan = Plan({REJECTED: "1"}, {REJECTED: {str(DAY): "missing"}}, [Chunk(0, {REJECTED: [DAY]})], PlanOptions(reason=reason))
-    plans.keep(plan.id, plan.contents())
+    plans.keep(plan)
     plans.note(plan.id, "started", NOW)
     for minute, ending in enumerate(endings):
         plans.note(plan.id, "ended", NOW + timedelta(minutes=len(plans.ids()) + minute), ending=ending)
@@ -164,16 +164,16 @@ def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
 
 def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_left(plans):
     done = started(plans, "one", "done")
-    assert which("", plans) == done
+    assert resolve_plan_id("", plans) == done
     partial = started(plans, "two", "partial")
     started(plans, "three", "done")
-    assert which("", plans) == partial
+    assert resolve_plan_id("", plans) == partial
     plans.note(started(plans, "given up", "partial"), "cancelled", NOW + timedelta(days=1))
-    assert which("", plans) == partial
+    assert resolve_plan_id("", plans) == partial
     later = started(plans, "four", "done", "partial")
-    assert which("", plans) == later
+    assert resolve_plan_id("", plans) == later
     going_on = started(plans, "five")
-    assert (which("", plans), which(done, plans)) == (going_on, done)
+    assert (resolve_plan_id("", plans), resolve_plan_id(done, plans)) == (going_on, done)
 
 
 def test_what_was_never_started_is_neither_resumed_nor_cancelled(tmp_path):

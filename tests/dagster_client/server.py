@@ -21,7 +21,7 @@ from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.latest import Latest, Partition
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.plan import Plan, make, read
+from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, remaining_of
@@ -92,7 +92,7 @@ class Server:
         return status_of(self.workspace, self.graph.tables, days, latest=self.record).partitions
 
     def rebuild(self, plan: Plan) -> Rebuild:
-        self.plans.keep(plan.id, plan.contents())
+        self.plans.keep(plan)
         return Rebuild(Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now), self.remaining_reader(plan))
 
     def watch(self, plan: Plan) -> Watch:
@@ -185,7 +185,7 @@ class Server:
     def _build(self, backfill: Backfill) -> None:
         """Build each table's days by the rules of a step: due, blocked or failed."""
         plan_id = backfill.tags[tags.PLAN]
-        plan = read(Plans(str(self.lake)).read(plan_id), plan_id)
+        plan = Plans(str(self.lake)).read(plan_id)
         for table in self.graph.tables:
             days = sorted(day for name, day in backfill.partitions if name == table.name)
             request = StepRequest(

@@ -105,7 +105,16 @@ def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
         Dagster("http://dagster", transport=httpx.MockTransport(time_out)).ask("{ version }")
 
 
-def test_something_else_at_the_address_is_unavailable():
-    dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text="<html>")))
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("<html>", id="a page"),
+        pytest.param('{"detail": "Not Found"}', id="other JSON"),
+        pytest.param("[]", id="a list"),
+        pytest.param('{"data": null}', id="no data"),
+    ],
+)
+def test_something_else_at_the_address_is_unavailable(body):
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body)))
     with pytest.raises(ServiceUnavailable, match="not as a Dagster webserver"):
         dagster.ask("{ version }")

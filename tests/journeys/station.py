@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import as_day, between, consecutive
-from backfill_assets.dagster_client.client import OVER, Dagster, payload
+from backfill_assets.dagster_client.client import FINISHED, Dagster, payload
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake
 from tests.journeys import questions
@@ -77,7 +77,7 @@ class Station:
         def status() -> str:
             return str(self.ask(questions.BACKFILL, backfill=backfill_id)["status"])
 
-        eventually(lambda: status() in OVER, what=f"backfill {backfill_id} over")
+        eventually(lambda: status() in FINISHED, what=f"backfill {backfill_id} over")
         return status()
 
     def ended(self, run: str) -> dict[str, Any]:

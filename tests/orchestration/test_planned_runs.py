@@ -29,7 +29,7 @@ def kept(site: Site, reasons: dict[str, dict[date, str]], options: PlanOptions, 
     code = {t.name: other.get(t.name.split("/")[1], t.version) for t in site.world.tables if t.name in reasons}
     planned = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
     plan = Plan(code, planned, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options)
-    Plans(str(site.world.root)).keep(plan.id, plan.contents())
+    Plans(str(site.world.root)).keep(plan)
     return {tags.PLAN: plan.id, tags.WHO: "ada"}
 
 

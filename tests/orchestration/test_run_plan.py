@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.plan.history import state_of
 from tests.orchestration.office import RAW, failure, metadata
 
 
@@ -36,7 +35,7 @@ def test_without_a_plan_one_is_made_and_carried_out_in_one_go(office):
     result = office.launch("run_plan", partitions="2019-08-15", target="raw/rejected_lines")
     assert result.success
     (plan_id,) = office.plans.ids()
-    assert state_of(office.plans.events(plan_id)) == "done"
+    assert office.plans.state(plan_id) == "done"
     assert f"Plan {plan_id}" in office.log(result)
     assert office.server.backfills[0].tags[tags.WHO] == getpass.getuser()
 
@@ -90,7 +89,7 @@ def test_a_cancelled_run_leaves_its_plan_open_launches_nothing_more_and_says_how
     assert not result.success
     assert office.instance.get_run_by_id(result.run_id).status.value == "CANCELED"
     assert f"plan {plan_id} stays open" in office.log(result)
-    assert state_of(office.plans.events(plan_id)) == "open"
+    assert office.plans.state(plan_id) == "open"
     assert len(office.server.backfills) == 1
     office.server.polls_needed, office.sleep = 1, lambda _: None
     assert office.launch("run_plan", again=result).success
@@ -106,7 +105,7 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
     office.sleep = give_up
     message = failure(office.launch("run_plan", plan=plan_id))
     assert "the plan was cancelled" in message
-    assert state_of(office.plans.events(plan_id)) == "cancelled"
+    assert office.plans.state(plan_id) == "cancelled"
     assert len(office.server.backfills) == 1
 
 

@@ -56,7 +56,7 @@ def outages(updates): ...
 
 @table(
     "features/h", partition_by="outage_day", columns="outage_day DATE",
-    reads={"before": itself(back=1), "outages": same_day(outages)}, version="1",
+    reads={"before": itself(), "outages": same_day(outages)}, version="1",
 )  # fmt: skip
 def history(before, outages): ...
 

@@ -101,7 +101,7 @@ def test_what_the_plan_built_is_done_although_its_input_was_built_again_by_newer
 def test_a_plan_whose_code_has_changed_is_shown_without_dagster(lake):
     build_by(plan().id, lake, B, 3)
     workspace, plans = workspace_of([A, CHANGED], CALENDAR, lake), Plans(lake)
-    plans.keep(plan().id, plan().contents())
+    plans.keep(plan())
     plans.note(plan().id, "started", utc_now(), who="ada")
     plans.note(plan().id, "ended", utc_now(), ending="done")
     progress = Watch(plan(), plans, remaining_reader(plan(), workspace), utc_now).progress()

@@ -1,44 +1,81 @@
 """Plans in the lake, and what happened to them: written once, whole, and found again."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from pyarrow.fs import PyFileSystem
 
 from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.paths import files_in
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def plans(tmp_path) -> Plans:
-    return Plans(str(tmp_path / "lake"))
+@pytest.fixture(params=["", "file://"], ids=["a folder", "an object store's interface"])
+def plans(request, tmp_path) -> Plans:
+    if request.param:  # the interface makes no folders
+        (tmp_path / "lake/_plans").mkdir(parents=True)
+    return Plans(f"{request.param}{tmp_path / 'lake'}")
+
+
+def plan(reason: str = "ä") -> Plan:
+    reasons = {"raw/a": {"2026-01-01": "missing"}}
+    return Plan({"raw/a": "1"}, reasons, [Chunk(0, {"raw/a": [date(2026, 1, 1)]}, ())], PlanOptions(reason=reason))
 
 
 def test_a_plan_is_read_as_it_was_kept(plans):
-    plans.keep("abc", '{"a": "ä"}')
-    assert plans.read("abc") == '{"a": "ä"}'
+    plans.keep(plan())
+    assert plans.read(plan().id).contents() == plan().contents()
 
 
-def test_a_plan_that_is_there_is_not_written_again(plans):
-    plans.keep("abc", "first")
-    plans.keep("abc", "second")
-    assert plans.read("abc") == "first"
+def test_a_plan_that_is_there_is_not_written_again(plans, tmp_path):
+    plans.keep(plan())
+    (file,) = (tmp_path / "lake/_plans").iterdir()
+    before = file.stat().st_mtime_ns
+    plans.keep(plan())
+    assert file.stat().st_mtime_ns == before
 
 
 def test_half_written_plans_are_not_listed(plans, tmp_path):
-    plans.keep("b", "1")
-    plans.keep("a", "2")
+    plans.keep(plan("b"))
+    plans.keep(plan("a"))
     (tmp_path / "lake/_plans/_c.json").write_text("{")
-    assert plans.ids() == ["a", "b"]
+    assert plans.ids() == sorted([plan("a").id, plan("b").id])
 
 
 def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
     with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was started\. It has none yet"):
         plans.read("abc")
-    plans.keep("def", "1")
-    with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was started\. Its plans are def\."):
+    plans.keep(plan())
+    only = rf"There is no plan abc in this lake\. Nothing was started\. Its plans are {plan().id}\."
+    with pytest.raises(UsageError, match=only):
         plans.read("abc")
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        pytest.param([], "planned", id="never started"),
+        pytest.param([("started", {}), ("requested", {})], "open", id="interrupted"),
+        pytest.param([("started", {}), ("ended", {"ending": "partial"})], "partial", id="ended"),
+        pytest.param([("started", {}), ("ended", {"ending": "partial"}), ("started", {})], "open", id="resumed"),
+        pytest.param([("started", {}), ("cancelled", {}), ("ended", {"ending": "cancelled"})], "cancelled", id="cancelled"),
+    ],
+)
+def test_the_state_of_a_plan_follows_from_its_events(plans, events, state):
+    plans.keep(plan())
+    for minute, (kind, facts) in enumerate(events):
+        plans.note(plan().id, kind, NOON + timedelta(minutes=minute), **facts)
+    assert plans.state(plan().id) == state
+    assert plans.open() == ([plan().id] if state == "open" else [])
+
+
+def test_a_lake_in_an_object_store_is_reached_with_the_credentials_of_delta():
+    assert isinstance(files_in("s3a://a-bucket/lake/_plans"), PyFileSystem)
 
 
 def test_the_events_of_a_plan_are_listed_oldest_first_and_by_kind(tmp_path):

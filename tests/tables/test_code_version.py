@@ -23,6 +23,8 @@ import {project}.words
 from {project} import words
 from {project}.deeper import rounded as whole
 from .deeper import Kept
+from .registry import LIMITS, STEPS, WITHIN, conditional, fallback
+from . import whole as entire
 
 WEEK = 7
 OTHER = 8
@@ -34,7 +36,11 @@ def table(*_, **__):
 def a(rows: int, helper=None) -> int:
     """A promise."""
     # A reason.
-    return helper(F.lit(WEEK)) + whole(rows) + words.shout("a") + {project}.words.whisper("a") + Kept().value()
+    return helper(F.lit(WEEK)) + whole(rows) + words.shout("a") + {project}.words.whisper("a") + Kept().value() + more()
+
+def more():
+    from .late import imported
+    return STEPS["x"](LIMITS.high) + conditional() + fallback() + WITHIN[0]([]) + imported() + vars(entire)["f"]()
 
 def helper(rows):
     return OTHER
@@ -46,15 +52,61 @@ def rounded(rows, steps=STEPS):
     kept: list = [inner(r) for r in rows]
     return kept
 
-def inner(row):
+def inner(row: int):
     return row + STEPS
 
 def unused(row):
     return row
 
 class Kept:
+    unit: int
+
     def value(self):
         return 1
+"""
+REGISTRY = """
+import contextlib
+import types
+
+LIMITS, STEPS = types.SimpleNamespace(), {}
+LIMITS.high = 1
+
+def register(step):
+    STEPS[step.__name__] = step
+    return step
+
+def by_item():
+    return 10
+
+STEPS["set"] = by_item
+
+@register
+def by_decorator():
+    return 20
+
+def by_call():
+    return 30
+
+register(by_call)
+
+def by_loop():
+    return 40
+
+for _each in (by_loop,):
+    STEPS.update(loop=_each)
+
+if STEPS:
+    def conditional():
+        return 50
+
+try:
+    import nothing_of_that_name
+except ImportError:
+    def fallback():
+        return 60
+
+with contextlib.suppress(ValueError):
+    WITHIN = [len]
 """
 WORDS = "def shout(text):\n    return text.upper()\n\ndef whisper(text):\n    return text.strip()\n"
 
@@ -64,7 +116,9 @@ class Project:
 
     def __init__(self, root: Path):
         self.name, self.root = f"project{next(NUMBERS)}", root
-        for module, text in {"__init__": "", "features": FEATURES, "deeper": DEEPER, "words": WORDS}.items():
+        late, whole = "def imported():\n    return 70\n", "def f():\n    return 80\n"
+        modules = {"__init__": "", "features": FEATURES, "deeper": DEEPER, "words": WORDS, "registry": REGISTRY}
+        for module, text in (modules | {"late": late, "whole": whole}).items():
             path = root / self.name / f"{module}.py"
             path.parent.mkdir(exist_ok=True)
             path.write_text(text.replace("{project}", self.name))
@@ -97,6 +151,19 @@ CHANGES = {
     "a function called by its module's name": ("words", "upper", "lower"),
     "a function called by its module's full name": ("words", "strip", "lstrip"),
     "a method of a class it makes": ("deeper", "return 1", "return 2"),
+    "the type of a field of that class": ("deeper", "unit: int", "unit: str"),
+    "an annotation of a function it calls": ("deeper", "inner(row: int)", "inner(row: float)"),
+    "an attribute set later": ("registry", "LIMITS.high = 1", "LIMITS.high = 2"),
+    "an item set later": ("registry", '"set"] = by_item', '"set"] = by_call'),
+    "a function in a registry": ("registry", "return 10", "return 11"),
+    "a function that a decorator adds to a registry": ("registry", "return 20", "return 21"),
+    "a function that a call adds to a registry": ("registry", "return 30", "return 31"),
+    "a function that a loop adds to a registry": ("registry", "return 40", "return 41"),
+    "a function under an if": ("registry", "return 50", "return 51"),
+    "a function under a try": ("registry", "return 60", "return 61"),
+    "a constant under a with": ("registry", "WITHIN = [len]", "WITHIN = [max]"),
+    "a function imported inside it": ("late", "return 70", "return 71"),
+    "a module passed as a value": ("whole", "return 80", "return 81"),
 }
 NO_CHANGES = {
     "a comment": ("features", "A reason.", "Another."),
@@ -135,6 +202,19 @@ def test_a_name_that_is_not_at_the_top_of_its_file_needs_a_version_by_hand(proje
         code_version(f"{project.name}.features", "nowhere")
     with pytest.raises(ValueError, match=r"the source of nowhere\.at_all cannot be read"):
         code_version("nowhere.at_all", "a")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("return OTHER", "return ELSEWHERE", id="a name that is defined nowhere"),
+        pytest.param("from .registry import LIMITS, STEPS,", "from .registry import *\nfrom .registry import", id="import *"),
+    ],
+)
+def test_a_name_that_cannot_be_followed_needs_a_version_by_hand(project, old, new):
+    project.edit("features", "a(rows: int, helper=None)", "a(rows: int)")
+    with pytest.raises(ValueError, match=r"features:\w+ uses \w+, which is not defined at the top of .*version by hand"):
+        project.edit("features", old, new)
 
 
 def test_a_loaded_constant_counts_by_its_value_however_it_is_written(project):

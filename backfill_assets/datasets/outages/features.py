@@ -71,7 +71,7 @@ def with_week(daily: DataFrame) -> DataFrame:
     key=["outage_day", "region"],
     columns="outage_day DATE, region STRING, outages_total BIGINT, customers_total BIGINT, days_with_outages BIGINT, "
     "first_outage_day DATE",
-    reads={"days": SliceDays(), "before": itself(back=1), "daily": same_day(region_daily)},
+    reads={"days": SliceDays(), "before": itself(), "daily": same_day(region_daily)},
     rules=[
         has_rows(),
         no_nulls("region", "outages_total", "first_outage_day"),
