@@ -4,8 +4,6 @@ A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The c
 day to its last; without a fixed last day it grows, and its last day is yesterday.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta

@@ -8,6 +8,7 @@ BackfillError
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
 ├── Conflict             someone else wrote meanwhile: run again
+├── NotRecorded          the disk or store of the lake: rows were committed and not recorded; mend it, then run again
 └── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
     └── AnswerLost       asked, and no answer came: it may have been done
 
@@ -45,6 +46,10 @@ class NotDelivered(SourceError):
 
 class Conflict(BackfillError):
     """Another writer committed to the same days meanwhile; nothing was written."""
+
+
+class NotRecorded(BackfillError):
+    """Rows were committed, and their builds could not be written to the ledger; the next run brings them in."""
 
 
 class ServiceUnavailable(BackfillError):

@@ -164,11 +164,15 @@ def project_at(start: Path) -> tuple[Path, str]:
     """
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
+        contents = file.read_bytes() if file.is_file() else b""
+        if b"backfill" not in contents:  # it concerns others, whether it can be read or not
+            continue
         try:
-            settings = tomllib.loads(file.read_text()) if file.is_file() else {}
+            tool = tomllib.loads(contents.decode()).get("tool")
         except ValueError as error:
             raise SettingsError(f"{file} cannot be read: {error}. Nothing was started. Correct it.") from None
-        project = settings.get("tool", {}).get("backfill", {}).get("project")
+        ours = tool.get("backfill") if isinstance(tool, dict) else None
+        project = ours.get("project") if isinstance(ours, dict) else None
         if project:
             return folder, str(project)
     return start, BUNDLED

@@ -1,7 +1,5 @@
 """An independent oracle: every table computed by DuckDB from the source files, without the code under test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date

@@ -1,7 +1,5 @@
 """What all processes of a test session share: one Spark Connect engine, and lakes that are built once."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

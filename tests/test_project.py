@@ -1,7 +1,5 @@
 """A project is found by its name or its pyproject.toml, read without a trace, and its errors are reported as its own."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re
@@ -24,6 +22,15 @@ def test_the_nearest_pyproject_that_names_a_project_is_the_projects_folder(tmp_p
     (below / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
     assert project_at(below) == (folder, "lessons")
     assert project_at(tmp_path) == (tmp_path, BUNDLED)
+
+
+@pytest.mark.parametrize("text", ["[tool", '[tool]\nbackfill = "x"\n', "tool = 1 # backfill\n", "[tool.backfill]\n"])
+def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
+    folder = written(tmp_path, "lessons")
+    below = folder / "notebooks"
+    below.mkdir()
+    (below / "pyproject.toml").write_text(text)
+    assert project_at(below) == (folder, "lessons")
 
 
 def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_path):

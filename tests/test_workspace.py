@@ -1,7 +1,5 @@
 """Two workspaces in one process, each with its own tables, calendar, lake and landing area."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

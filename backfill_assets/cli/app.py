@@ -1,7 +1,5 @@
 """`backfill`: arguments in, exit code out. Each verb imports what it needs when it is called, so that help is instant."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """`backfill cancel`: launch nothing more of a plan and terminate its runs; every day that is built stays."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import time

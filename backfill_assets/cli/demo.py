@@ -1,7 +1,5 @@
 """`backfill demo`: the bundled sample's days in audited tables, launched over GraphQL and shown in the UI."""
 
-from __future__ import annotations
-
 import getpass
 import time
 from collections.abc import Sequence

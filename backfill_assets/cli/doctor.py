@@ -1,7 +1,5 @@
 """`backfill doctor`: what is wrong with settings, machine and servers, each with its remedy."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

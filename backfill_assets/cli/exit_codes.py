@@ -4,8 +4,6 @@
 a guard.
 """
 
-from __future__ import annotations
-
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
 
 DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE, STOPPED = 0, 1, 2, 3, 4

@@ -1,7 +1,5 @@
 """`backfill status --why TABLE DAY`: the status, builds, commits, inputs and source files of one partition."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -9,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import SourceError, UsageError
 from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.running_steps import Work, running
 from backfill_assets.plan.make import latest_builds
@@ -29,7 +27,13 @@ def run(name: str, day: str, *, as_json: bool) -> int:
 def explained(name: str, text: str) -> dict[str, Any]:
     """What the lake and the landing area record of one partition; UsageError for an unknown table or day."""
     workspace = open_workspace()
-    (table,), (day,) = workspace.named(name), workspace.calendar.select(text)
+    tables, days = workspace.named(name) if name else [], workspace.calendar.select(text)
+    if len(tables) != 1 or len(days) != 1:
+        raise UsageError(
+            "--why explains one day of one table. Nothing was read. Type, for example, `backfill status --why "
+            f"{workspace.names[0]} {workspace.calendar.first}`."
+        )
+    table, day = tables[0], days[0]
     partition, source = (table.name, day), table.source()
     step = running(workspace.lake.root).get(partition)
     runs = {partition: step.run} if step else {}
@@ -38,7 +42,7 @@ def explained(name: str, text: str) -> dict[str, Any]:
         files = source.described(workspace.area, day) if source else []
     except SourceError as error:
         files = [str(error)]
-    builds = [build for build in workspace.lake.ledger.builds([table.name]) if build.day == day]
+    builds = workspace.lake.ledger.builds({table.name: [day]})
     return {
         "table": table.name,
         "day": str(day),

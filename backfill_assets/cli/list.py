@@ -1,7 +1,5 @@
 """`backfill list`: the plans of this lake, and the backfills that were launched in Dagster without a plan."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """`backfill log`: who rebuilt what, when, why, from which code and inputs, in which commit. Reads only the lake."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Options and arguments that several verbs take, each declared once."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields

@@ -1,7 +1,5 @@
 """`backfill plan`: which partitions a rebuild would build, why, in which order, in how many minutes. Writes only the plan."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The verbs of a rebuild: plan, run, watch, cancel, resume, list, show."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

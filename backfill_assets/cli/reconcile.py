@@ -4,8 +4,6 @@ Rows are never changed. The exit code is 0 if all three agree (or were repaired)
 and the tables agree but Dagster could not be asked about every table.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Progress and outcome of a rebuild on a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """`backfill run`, `resume` and `watch`: a plan carried out, or followed, to its end."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import time

@@ -1,10 +1,9 @@
 """`backfill show`: a plan's contents, its events and its progress. Reads only the lake and the landing area."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
+from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
@@ -27,8 +26,8 @@ def run(plan_id: str, *, as_json: bool) -> int:
     progress, why_not = progress_of(plan, workspace)
     if as_json:
         values = as_values(progress) if progress else {"plan": plan.id, "why": why_not}
-        contents = json.loads(plan.contents())
-        values |= {"state": plans.state(plan_id), "contents": contents, "events": [_values(e) for e in events]}
+        values_of_plan = json.loads(plan.contents())
+        values |= {"state": plans.state(plan_id), "contents": values_of_plan, "events": [_values(e) for e in events]}
         print(json.dumps(values))
         return 0
     console = terminal()

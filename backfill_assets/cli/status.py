@@ -1,7 +1,5 @@
 """`backfill status`: every day of every table, and why it is not up to date. Reads only the lake and the landing area."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

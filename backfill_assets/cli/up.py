@@ -1,7 +1,5 @@
 """`backfill up`: the webserver, daemon and engine of this lake, in the foreground."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The Dagster webserver over GraphQL: requests, and this project's errors for whatever goes wrong on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date

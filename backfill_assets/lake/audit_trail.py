@@ -1,7 +1,5 @@
 """The audit trail as values: builds filtered, and grouped into the lines of a log."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date

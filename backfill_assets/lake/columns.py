@@ -1,7 +1,5 @@
 """The columns of a table as its log keeps them: what a write may add to them, and what it may not change."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ The commit is a comparison and a swap: it holds only if no other came since the 
 comes second decides again, then commits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from backfill_assets.errors import Conflict
+from backfill_assets.errors import Conflict, NotRecorded
 from backfill_assets.lake.columns import delta_schema, widened
 from backfill_assets.lake.ledger import Ledger, opened
 from backfill_assets.lake.locks import writing
@@ -58,6 +56,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
     """Record what `decide` comes to, once the accepted of its builds are committed. Both under the table's lock.
 
     `decide` is asked under the lock, and again whenever another writer came first: what was judged before may no longer hold.
+    Raises NotRecorded if the rows are in, and the ledger could not be written.
     """
     again = retry_if_exception_type(CommitFailedError)
     tries = Retrying(retry=again, stop=stop_after_attempt(COMMIT_RETRIES), wait=wait_random(0, 0.05))
@@ -68,7 +67,16 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
             raise Conflict(
                 f"Others committed to {table} {COMMIT_RETRIES} times first. Nothing was committed. Run again."
             ) from error
-        Ledger(root).append(builds)
+        try:
+            Ledger(root).append(builds)
+        except Exception as error:
+            committed = [str(build.day) for build in builds if build.outcome in COMMITTED]
+            if not committed:
+                raise
+            raise NotRecorded(
+                f"{table}: {', '.join(committed)} are committed, but the ledger could not be written: {error}. Nothing is "
+                "lost: the commit has the record, and the next run brings it in. Mend what is named above, then run again."
+            ) from error
     return builds
 
 

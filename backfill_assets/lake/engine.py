@@ -4,8 +4,6 @@ It listens on this machine only, behind a token that stands in its environment a
 its memory and cores, and local Delta commits its log lock.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import secrets
 from collections.abc import Mapping

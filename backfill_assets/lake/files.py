@@ -5,8 +5,6 @@ writes do not meet, what belongs to one is known by listing it, and nothing is r
 does not begin with an underscore, so that a vacuum clears away what was never committed.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The latest builds of every partition, read in bulk and changing nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date

@@ -4,9 +4,8 @@ Written right after the data commit with the `deltalake` library: no JVM, and at
 between the two leaves out is in the commit's own metadata; `recovery` brings it in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
@@ -37,12 +36,17 @@ class Ledger:
         return Paths(self.root).ledger
 
     def append(self, builds: Sequence[Build]) -> None:
-        if builds:
-            self._append(builds)
+        if not builds:
+            return
+        table = self._append(builds)
+        # Every step appends a small file; now and then one writer folds them, or reading would slow down over time.
+        if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
+            with suppress(DeltaError):  # another time, then: the builds are recorded
+                table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES))
 
     # Where nothing is locked (object stores) two may still make the ledger, and the later one's metadata refuse this append.
     @retry(retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True)
-    def _append(self, builds: Sequence[Build]) -> None:
+    def _append(self, builds: Sequence[Build]) -> DeltaTable:
         table = opened(self.path) or self._create()
         write_deltalake(
             table,
@@ -51,9 +55,7 @@ class Ledger:
             commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
-        # Every step appends a small file; now and then one writer folds them, or reading would slow down over time.
-        if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
-            table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES))
+        return table
 
     def _create(self) -> DeltaTable:
         # Made by one writer only: the library lets a second one in a moment later, whose metadata refuses appends under way.
@@ -80,9 +82,9 @@ class Ledger:
             days = {"": None}  # of no table
         return table.to_pyarrow_table(columns=list(columns) if columns else None, filters=_filters(days))
 
-    def builds(self, tables: Iterable[str] | None = None, columns: Sequence[str] | None = None) -> list[Build]:
-        """Every build of these tables (or of all), oldest first; one that was recorded twice counts once."""
-        builds = from_arrow(self.rows(columns, None if tables is None else dict.fromkeys(tables)))
+    def builds(self, days: Days | None = None, columns: Sequence[str] | None = None) -> list[Build]:
+        """Every build of these tables and days (None: all), oldest first; one that was recorded twice counts once."""
+        builds = from_arrow(self.rows(columns, days))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in builds}.values(), key=lambda b: b.at)
 
     def newest_versions(self, tables: Iterable[str]) -> dict[str, int]:

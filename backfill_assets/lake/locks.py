@@ -3,8 +3,6 @@
 Object stores have no such locks: there, a commit is refused if another one came first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

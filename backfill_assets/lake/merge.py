@@ -1,7 +1,5 @@
 """MERGE by key, which stays Spark's: the rows of a slice are updated and inserted, and others stay."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where everything in a lake is: live tables at `<lake>/<layer>/<table>`; what begins with an underscore is our own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

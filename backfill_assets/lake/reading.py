@@ -3,8 +3,6 @@
 Spark's own Delta reads what is large, or not as our writes leave it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Each commit of ours carries the builds it holds. Those after the newest recorded
 them, holes in the middle included, by `log` and `reconcile`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +48,8 @@ def recover(ledger: Ledger, table: str, *, after: int = -1) -> list[Build]:
 def recover_locked(ledger: Ledger, table: str, *, after: int = -1) -> list[Build]:
     """The same for a caller that holds the right to write the table."""
     committed = committed_builds(Paths(ledger.root).table(table), after)
-    missing = unrecorded(ledger.builds([table], ("table", "day", "run", "outcome", "at")) if committed else (), committed)
+    days = {build.day for build in committed}
+    missing = unrecorded(ledger.builds({table: days}, ("table", "day", "run", "outcome", "at")) if days else (), committed)
     ledger.append(missing)
     return missing
 
@@ -75,7 +74,7 @@ class Trail:
 
 def trail(ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None) -> Trail:
     """Every build of `tables`, changing nothing. `columns` narrows what is read of each build in the ledger."""
-    recorded = ledger.builds(tables, columns)
+    recorded = ledger.builds(dict.fromkeys(tables), columns)
     committed = [build for name in tables for build in committed_builds(Paths(ledger.root).table(name))]
     return Trail(recorded, unrecorded(recorded, committed))
 

@@ -3,8 +3,6 @@
 Nothing here starts before a step asks for rows: a run in which every day is up to date never pays for Spark.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

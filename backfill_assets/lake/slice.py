@@ -4,8 +4,6 @@ A day is a partition, so a slice is a list of whole files: reading one, publishi
 list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta

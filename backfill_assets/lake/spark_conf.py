@@ -6,8 +6,6 @@ A setting that could not hold is refused before anything is read: a rebuild that
 out hours later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol

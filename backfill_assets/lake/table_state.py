@@ -4,8 +4,6 @@ Rows are counted from the files' statistics, never read. Where somebody changed 
 did it shows it, for as long as the log keeps its commits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -76,12 +74,12 @@ class TableState:
         return not (self.lacks_commit_of(build) or self.rewritten_since(build) or self.row_count_differs(build))
 
 
-def read_state(path: str) -> TableState:
-    """The state of the table at `path`: its newest version, all commits in its log, its files now."""
+def read_state(path: str, since: int = 0) -> TableState:
+    """The state of the table at `path`: its newest version, the commits in its log from version `since` on, its files now."""
     table = opened(path)
     if table is None:
         return TableState()
-    commits = list(reversed(table.history()))
+    commits = list(reversed(table.history(max(1, int(table.version()) + 1 - since))))
     builds = [build for commit in commits for build in builds_of(commit)]
     rows: dict[date, int | None] = {}
     for day, _, count in _files(table):
@@ -93,7 +91,7 @@ def read_state(path: str) -> TableState:
 
 def intact_days(path: str, builds: Sequence[Build]) -> set[date]:
     """The days of those `builds` that the table still holds as they were built."""
-    state = read_state(path) if builds else TableState()
+    state = read_state(path, max(0, min(build.delta_version for build in builds))) if builds else TableState()
     return {build.day for build in builds if state.holds(build)}
 
 

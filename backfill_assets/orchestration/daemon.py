@@ -4,8 +4,6 @@ A backfill waits for one iteration of the daemon before its runs start, and for 
 own interval that is most of the time of a small rebuild. Dagster 1.13 has no setting for it, only a constant.
 """
 
-from __future__ import annotations
-
 from dagster._daemon import controller
 from dagster._daemon.cli import main
 

@@ -4,8 +4,6 @@ Dagster refuses unknown fields, wrong types and values outside an enumeration be
 and tables and days that do not exist, are refused by the run's step before anything is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints

@@ -4,8 +4,6 @@ A `MaterializeResult` for the range would materialize the days that failed as we
 so the events are made here. This is the only file that uses Dagster's private API to do so.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping

@@ -8,8 +8,6 @@ A request on the socket is the arguments of a `dagster` command, as a line of JS
 begins when the client closes the connection. The folder of the socket lets only its owner in.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """The Spark session of a Dagster run: dagster-pyspark's lazy resource, with a plan's own Spark settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """A plan's partitions cut into chunks, ordered so that nothing is built before what it reads."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

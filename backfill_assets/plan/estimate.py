@@ -1,7 +1,5 @@
 """How long a rebuild will take, by the ledger: the seconds that builds of each table took, and their spread."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

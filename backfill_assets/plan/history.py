@@ -1,7 +1,5 @@
 """Which plan is meant, and that no two open ones overlap."""
 
-from __future__ import annotations
-
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PLANNED, Plans

@@ -1,7 +1,5 @@
 """Making a plan from a request, and keeping it in the lake."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from backfill_assets.calendar import Calendar, ranges

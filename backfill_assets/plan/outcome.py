@@ -1,7 +1,5 @@
 """What was built of the days requested, table by table: read from the ledger, printed elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -46,9 +44,8 @@ def outcomes(ledger: Ledger, requested: Mapping[str, Collection[date]], ours: Ca
     """What the builds that are `ours` made of the days requested of each table, in the order of `requested`."""
     by_table: dict[str, list[Build]] = {table: [] for table in requested}
     days = {table: set(of) for table, of in requested.items()}
-    for build in ledger.builds(requested):
-        if build.day in days[build.table]:
-            by_table[build.table].append(build)
+    for build in ledger.builds(days):
+        by_table[build.table].append(build)
     return [_outcome(table, builds, len(days[table]), ours) for table, builds in by_table.items()]
 
 

@@ -3,8 +3,6 @@
 A plan holds no time and no name of who made it: planned again on the same state, it is the same plan.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence

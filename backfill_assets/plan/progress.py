@@ -1,7 +1,5 @@
 """The progress of a rebuild at one moment: how far each table is, and which chunks run. Printed elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

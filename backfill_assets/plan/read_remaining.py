@@ -1,7 +1,5 @@
 """What remains of a plan now, read from the lake and the landing area alone: nothing is launched and no server is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ holds only once every partition of the plan that it reads is done, failed or blo
 built by the plan itself.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The command line's flags and the fields of the jobs `make_plan` and `run_plan` a
 with their names, types, defaults and help: a new option is one more field.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields

@@ -4,8 +4,6 @@ Partitions are selected by their status; which are upstream and downstream of th
 cannot be built (no delivery, an input that neither has an accepted build nor is planned) are blocked, and not part of the plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date

@@ -3,8 +3,6 @@
 A partition is up to date exactly when a step would not compute it: both ask `step.due`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date

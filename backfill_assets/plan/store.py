@@ -3,8 +3,6 @@
 A file is written once and never changed, so no two writers can overwrite each other's.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator, Mapping

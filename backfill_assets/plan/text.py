@@ -1,7 +1,5 @@
 """Plans and rebuilds in words, for the command line and for the runs of Dagster's jobs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date

@@ -5,8 +5,6 @@ sums of the two halves of every row's 64-bit hash (xxHash64, https://xxhash.com)
 different rows, about one pair in 10^19 would.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

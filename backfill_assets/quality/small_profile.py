@@ -5,8 +5,6 @@ themselves; they come here as one Arrow table, and are counted, summed and group
 into planning and starting Spark jobs, so that one job in place of three is most of what can be saved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any

@@ -1,7 +1,5 @@
 """Carrying a plan out: one command at a time, each recording in the lake when it started and how it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from backfill_assets.errors import ServiceUnavailable, UsageError

@@ -5,8 +5,6 @@ was lost is looked up by that name; only one that Dagster does not know, after a
 requested again.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

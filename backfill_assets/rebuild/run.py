@@ -5,8 +5,6 @@ need it. Runs that were killed or lost are launched again after a while; a day t
 cancellation or a refusal stops new launches; running chunks go on to their end.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

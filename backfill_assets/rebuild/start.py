@@ -1,7 +1,5 @@
 """A plan of the lake, ready to be carried out."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

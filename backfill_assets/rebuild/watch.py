@@ -1,12 +1,11 @@
 """Watching a plan that another command carries out: launches nothing, locks nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, RunningChunk, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
@@ -31,14 +30,14 @@ class Watch:
         plan, events = self.plan, self.plans.events(self.plan.id)
         is_open = self.plans.state(plan.id) == OPEN
         # Nothing of a plan that has ended is running, so that no webserver is needed.
-        remaining, running = self.read_remaining({}, {}), self._running() if is_open else {}
+        remaining, (running, waiting) = self.read_remaining({}, {}), self._running() if is_open else ({}, "")
         partitions = {chunk.number + 1: chunk.partitions() for chunk in plan.chunks}
         over = frozenset(n for n, of in partitions.items() if n not in running and not remaining.count(of)[WorkState.PENDING])
         reasons = [event.facts for event in events if event.kind == "ended" and event.facts.get("why")]
         stop = Stop(reasons[-1]["stop"], reasons[-1]["why"]) if reasons and not is_open else None
         started = next((event.at for event in reversed(events) if event.kind == "started"), self.now())
         at = events[-1].at if events and not is_open else self.now()
-        return Progress(plan, remaining, running, over, stop, started, at, over=not is_open)
+        return Progress(plan, remaining, running, over, stop, started, at, not is_open, waiting)
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
         """The progress each second, until no command is carrying the plan out."""
@@ -49,6 +48,10 @@ class Watch:
                 return
             sleep(POLL_EVERY_S)
 
-    def _running(self) -> Mapping[int, RunningChunk]:
-        backfills = running_backfills(self.dagster, self.plan) if self.dagster else {}
-        return {n: RunningChunk(id_, self.plan.chunks[n - 1].partitions()) for n, id_ in backfills.items()}
+    def _running(self) -> tuple[Mapping[int, RunningChunk], str]:
+        """The chunks that are running, and why the server is waited for: the command that carries the plan out waits too."""
+        try:
+            backfills = running_backfills(self.dagster, self.plan) if self.dagster else {}
+        except ServiceUnavailable as gone:
+            return {}, f"waiting: {gone}"
+        return {n: RunningChunk(id_, self.plan.chunks[n - 1].partitions()) for n, id_ in backfills.items()}, ""

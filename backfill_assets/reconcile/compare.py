@@ -7,8 +7,6 @@ Not compared: builds that were replaced, a table that the project no longer has 
 changed while the records were read or whose run is still running.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -5,8 +5,6 @@ no data version, and without one Dagster would not know which rows a day has. Da
 partitions, so what it wrongly calls materialized stays so until it is built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date

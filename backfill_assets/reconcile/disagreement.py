@@ -1,7 +1,5 @@
 """A disagreement between the records of what was built, and what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """One child process: started in its own session, its output in a log, stopped by process id together with its children."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

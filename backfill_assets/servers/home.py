@@ -1,7 +1,5 @@
 """The home of the servers: Dagster's folder, their environment, the lock of the home and the record of what runs on it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,9 +6,6 @@ code server that dies is restarted, and so is a run starter: its runs are interr
 webserver or daemon dies, all servers are stopped, since requests made meanwhile would be lost without notice.
 """
 
-from __future__ import annotations
-
-import json
 import os
 import subprocess
 import sys
@@ -23,18 +20,16 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.engine import Engine, engine_command, spark_home
+from backfill_assets.lake.engine import Engine
 from backfill_assets.servers.child import Child, accepts, free_port, ignoring_signals, is_taken, stop
-from backfill_assets.servers.home import RUN_STARTER_VARIABLE, Running, environment, only_servers, prepare
+from backfill_assets.servers.children import READ_CODE, children_of, code_server_socket
+from backfill_assets.servers.home import Running, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
 from backfill_assets.settings import Settings
 
 # Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another problem.
 START_PATIENCE_S = 240
-RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "run_starter.py"
 RESTARTED = ("code-server", "engine", "run-starter")
-# These load the code location once, as they start: the code server must answer before.
-READ_CODE = ("webserver", "daemon")
 # What dies more often than this within three minutes will go on dying: memory, a port, a jar.
 RESTART_WINDOW_S, MOST_RESTARTS = 180, 3
 
@@ -60,7 +55,7 @@ class Servers:
             if child.name not in READ_CODE:
                 child.start()
         self._record()
-        self._await("the code server", lambda: accepts(_code_server(self.sockets)))
+        self._await("the code server", lambda: accepts(code_server_socket(self.sockets)))
         for name in READ_CODE:
             self.children[name].start()
         self._record()
@@ -148,35 +143,7 @@ def servers_of(settings: Settings, port: int, log: Callable[[str], None], socket
     """The servers that these settings need, not started. The code server and the run starter listen in the folder `sockets`."""
     # With a Spark Connect server of the user's own, or a driver in each run, no engine is needed.
     engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
-    env = environment(settings) | {
-        "BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}",
-        RUN_STARTER_VARIABLE: str(sockets / "run-starter"),
-    }
-    if engine:
-        env |= engine.environment() | {"BACKFILL_SPARK_REMOTE": engine.remote, "SPARK_HOME": str(spark_home())}
-    socket, location, workspace = _code_server(sockets), settings.project, sockets / "workspace.yaml"
-    workspace.write_text(json.dumps({"load_from": [{"grpc_server": {"socket": str(socket), "location_name": location}}]}))
-    modules = {
-        "code-server": ["dagster", "code-server", "start", "-s", str(socket), "-m", location, "--location-name", location],
-        "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
-        "daemon": ["backfill_assets.orchestration.daemon", "run", "-w", str(workspace)],
-    }
-    commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
-    # By its path, so that it does not import this package, which each run imports as it is on disk.
-    commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
-    if engine:
-        commands["engine"] = engine_command(settings, engine, settings.home / "engine")
-    children = {name: _child(name, command, env, settings.home) for name, command in commands.items()}
-    return Servers(settings, port, engine, children, sockets, log)
-
-
-def _code_server(sockets: Path) -> Path:
-    return sockets / "code-server"
-
-
-def _child(name: str, command: list[str], env: dict[str, str], home: Path) -> Child:
-    # The engine writes its scratch files into its working directory.
-    return Child(name, command, env, home / "logs" / f"{name}.log", home / "engine" if name == "engine" else Path.cwd())
+    return Servers(settings, port, engine, children_of(settings, port, engine, sockets), sockets, log)
 
 
 def _ended(child: Child) -> str:

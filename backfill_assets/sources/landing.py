@@ -4,8 +4,6 @@
 all belong to that arrival day, together. Files end in .jsonl, .json or .ndjson, with .gz or without.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A file is read once; while its size and times stay the same, its contents count 
 so that the next process need not read the landing area again. Losing that file costs time and nothing else.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What a source is: where the rows of a raw table come from, one delivery per day."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """The audit: profile the computed rows per day, and judge each day by every rule. The gate before the commit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,10 +13,13 @@ from backfill_assets.step.due import AcceptedBuilds
 from backfill_assets.step.rows import Computed
 from backfill_assets.tables.declaration import Table
 
+# Each day and rule is a query: a new rule over years may fail every day of them, in the same way.
+DAYS_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class Audited:
-    """One day's figures and verdicts, and up to five rows that broke each failed rule."""
+    """One day's figures and verdicts, and up to five rows that broke each failed rule (of the first failed days of a step)."""
 
     profile: DayProfile
     verdicts: Sequence[Verdict]
@@ -42,6 +43,7 @@ def audit(table: Table, computed: Computed, days: Sequence[date], accepted: Acce
     rows, faults = computed.after, computed.type_faults
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
+    failed = 0
     for day in sorted(days):
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
@@ -50,7 +52,9 @@ def audit(table: Table, computed: Computed, days: Sequence[date], accepted: Acce
             compared_rows={t.name: b.rows for t in table.compared_with if (b := accepted.get((t.name, day)))},
         )
         verdicts = [rule.verdict(profile) for rule in (table.rules[:1] if faults else table.rules)]
-        audited[day] = Audited(profile, verdicts, _at_fault(table, rows, day, verdicts))
+        failed += not all(verdict.passed for verdict in verdicts)
+        shown = _at_fault(table, rows, day, verdicts) if failed <= DAYS_SHOWN else {}
+        audited[day] = Audited(profile, verdicts, shown)
     return audited
 
 

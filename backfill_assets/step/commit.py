@@ -1,7 +1,5 @@
 """Committing what a step has judged, after a look at what others committed while it computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date

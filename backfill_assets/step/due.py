@@ -1,7 +1,5 @@
 """Which of the requested days must be computed: the inputs they have, and whether anything changed since their last build."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date

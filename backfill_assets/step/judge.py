@@ -1,7 +1,5 @@
 """What each computed day comes to: accepted, unchanged, or failed and why; and the record that is made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Reading a table's inputs for some days: each at one fixed version, no more days than they need."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

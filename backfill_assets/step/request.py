@@ -1,7 +1,5 @@
 """What is asked of a step, and what it answers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date

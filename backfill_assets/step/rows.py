@@ -1,7 +1,5 @@
 """The rows of a step: computed once, written as files that nobody sees until they are committed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ read -> compute once -> audit per day -> commit the days that passed, in one com
 Dagster is the caller's. Days that fail, or lack an input, leave the table as it was and do not hold up the others.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.errors import NotRecorded, ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.record import SCHEMA, Build
@@ -61,7 +59,7 @@ class Step:
             self.workspace,
             accepted=accepted,
             force=request.forced(table, days, accepted),
-            already=self._appended(),
+            already=self._appended(days),
             failed=request.failed(table, builds.last, self.workspace.calendar),
         )
         with marked_running(lake.root, Work(table.name, due.compute, request.run, request.plan)):
@@ -88,11 +86,11 @@ class Step:
                 relevant[name].add(day)
         return relevant
 
-    def _appended(self) -> frozenset[date]:
+    def _appended(self, days: Sequence[date]) -> frozenset[date]:
         """The days that this run, or the one it re-executes, has appended before."""
         if self.request.write_mode != "append_once":
             return frozenset()
-        builds = self.workspace.lake.ledger.builds([self.table.name])
+        builds = self.workspace.lake.ledger.builds({self.table.name: days})
         mine = [b for b in builds if b.identity == self.request.identity and b.succeeded]
         return frozenset(b.day for b in mine if b.write_mode == "append_once")
 
@@ -101,6 +99,8 @@ class Step:
             return []
         try:
             return self._attempt(due, accepted, versions)
+        except NotRecorded:  # the days are built: they must not be recorded as failed later, when that works again
+            raise
         except Exception as error:
             # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.
             source, area = self.table.source(), self.workspace.area

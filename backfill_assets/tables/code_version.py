@@ -6,8 +6,6 @@ module that the function is in; other packages do not count. A module that is us
 only while running (`getattr`), or added to a registry by another module, is not seen: give such a table its version by hand.
 """
 
-from __future__ import annotations
-
 import builtins
 import hashlib
 import sys

@@ -1,7 +1,5 @@
 """Which partitions read which: the tables' windows, laid on one calendar. A partition is a (table, day)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

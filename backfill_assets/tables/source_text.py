@@ -4,8 +4,6 @@ The text of a name is every statement at the top of its file that defines or cha
 or `for` that it stands in, `NAME[...] = ...`, `NAME.append(...)`, and what a function or decorator called there adds to it.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """What the statements of a module's file define, change, use and import."""
 
-from __future__ import annotations
-
 import ast
 import symtable
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ building all sixty days. `python -m tests.benchmarks.corrected`
 Both are plans carried out on the same real servers, one after the other, waits for Dagster's daemon included.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import tempfile

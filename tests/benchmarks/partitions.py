@@ -4,8 +4,6 @@ Prints seconds for 1,000, 10,000 and 100,000 partitions of the six tables, and h
 more than ten times as long. Nothing is imported, delivered or computed within the times.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Sequence

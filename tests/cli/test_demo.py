@@ -1,7 +1,5 @@
 """The calendar of a demo's home: what `backfill demo` keeps there, and what later commands make of it. No Spark, no servers."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`backfill log` on a lake that has a record and hardly any tables. No Spark, no Dagster."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`backfill plan` on a lake without tables, and the sample as its landing area. No Spark."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from pathlib import Path

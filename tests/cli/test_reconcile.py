@@ -1,7 +1,5 @@
 """`backfill reconcile` on a small lake, and a webserver that remembers what is reported to it. No Spark, no Dagster."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 No servers: an address at which nobody answers stands for one that is down.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -92,7 +90,7 @@ def test_a_plan_of_a_table_that_was_renamed_since_is_refused_with_the_tables_the
 
 def test_a_plan_of_other_code_is_refused_with_both_versions(tmp_path):
     code, said = refused("run", kept(tmp_path, REJECTED, "1"), home=tmp_path)
-    versions = f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Plan again"
+    versions = f"{REJECTED} (planned 1, now {rejected_lines.version}). Nothing was read or written. Bring the planned code back"
     assert (code, versions in said) == (2, True)
 
 
@@ -123,6 +121,17 @@ def test_a_day_in_an_open_plan_is_not_planned_again_until_that_ends(tmp_path, pl
     assert plans.ids() == [first]
     plans.note(first, "ended", replace_minute(NOW), ending="partial")
     assert backfill(*flags, home=tmp_path).exit_code == 0
+
+
+@pytest.mark.parametrize("contents", ["{", '{"format": 1}', ""], ids=["damaged", "of another version", "empty"])
+def test_an_open_plan_that_cannot_be_read_hinders_no_other_and_can_be_given_up(tmp_path, plans, contents):
+    plans.note(first := planned(tmp_path), "started", NOW, who="ada")
+    (tmp_path / "lake" / "_plans" / f"{first}.json").write_text(contents)
+    assert backfill("plan", "--partitions", str(DAY), "--target", REJECTED, "--reason", "again", home=tmp_path).exit_code == 0
+    code, said = refused("resume", first, home=tmp_path)
+    assert (code, f"`backfill cancel {first}` gives it up; then plan again." in said) == (2, True)
+    refused("cancel", first, home=tmp_path)
+    assert plans.state(first) == "cancelled"
 
 
 def test_the_same_plan_may_be_made_again_while_it_is_open(tmp_path, plans):

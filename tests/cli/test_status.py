@@ -1,7 +1,5 @@
 """`backfill status` on a lake that has a record and no tables, and the sample as its landing area. No Spark."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,9 +138,21 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         (["--partitions", "2019-08-19"], "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18."),
         (["--partitions", "2019-08-17..2019-08-16"], "The range 2019-08-17..2019-08-16 is reversed"),
         (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
+        (["--why", NAME, "2019-08-15..2019-08-16"], "--why explains one day of one table."),
+        (["--why", f"{NAME},raw/rejected_lines", "2019-08-15"], "--why explains one day of one table."),
+        (["--why", "", "2019-08-15"], "--why explains one day of one table."),
         (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
     ],
-    ids=["an unknown table", "a day outside", "a reversed range", "no day", "an unknown table to explain"],
+    ids=[
+        "an unknown table",
+        "a day outside",
+        "a reversed range",
+        "no day",
+        "two days",
+        "two tables",
+        "no table",
+        "an unknown table to explain",
+    ],
 )
 def test_what_is_not_there_is_refused_and_what_is_there_named(home, arguments, said):
     error = asked(*arguments, home=home).exception

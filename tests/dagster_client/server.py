@@ -4,8 +4,6 @@ It answers the documents of this project and no others. Things go wrong on deman
 answers that are lost, a server that is away.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

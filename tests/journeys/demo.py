@@ -1,7 +1,5 @@
 """The README's first command, as a new user gives it, on a home of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Real servers for the journeys: `backfill up` in a process of its own on a home of its own, ended by its process id."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

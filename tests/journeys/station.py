@@ -1,7 +1,5 @@
 """A lake with real servers: asking them, waiting for them, and what the ledger says meanwhile."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What goes wrong in the middle of a plan, on real servers: nothing is done twice, and the plan comes to its end."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -4,8 +4,6 @@ The exercise: rebuild 31 days of three layers, oldest first, two chunks at once,
 fails, is mended, and the plan goes on. The challenge: five days are corrected, and every other day is proved unchanged.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import signal

@@ -1,7 +1,5 @@
 """Records of builds, and commits as a step leaves them, written with the deltalake library. No Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

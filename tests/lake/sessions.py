@@ -3,8 +3,6 @@
 A process has one kind of session, and what it sets there would hold for the tests that come after it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

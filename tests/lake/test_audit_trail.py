@@ -1,7 +1,5 @@
 """Which builds make one line of a log, and which a filter selects. Values only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

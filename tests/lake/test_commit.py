@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import FileCommit, commit_and_record
 from backfill_assets.lake.files import write
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.reading import SliceReader
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import builds_of
+from backfill_assets.lake.recovery import builds_of, recover_newest
 from backfill_assets.lake.slice import Slice, files_of
 
 NAME, DAYS = "raw/a", tuple(date(2019, 9, n) for n in range(1, 6))
@@ -257,6 +257,18 @@ def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
         commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 2)))
     assert given.by_delta() == [(FIRST, 1)]
     assert len(Ledger(given.root).builds()) == 1
+
+
+def test_rows_that_are_committed_but_not_recorded_are_said_to_be_and_are_recorded_later(given):
+    blocked = Path(given.root) / "_ledger"
+    blocked.parent.mkdir()
+    blocked.write_text("no table")
+    with pytest.raises(NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"):
+        given.commit(row(FIRST, 1), days=(FIRST,))
+    blocked.unlink()
+    assert given.by_delta() == [(FIRST, 1)]
+    assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]
+    assert [(b.day, b.outcome) for b in Ledger(given.root).builds()] == [(FIRST, "accepted")]
 
 
 def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):

@@ -1,7 +1,5 @@
 """The last builds of every day, read in bulk: the same as reading them all, one after the other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 

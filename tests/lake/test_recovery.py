@@ -1,7 +1,5 @@
 """Every build there was, in the ledger or only in a commit. No Spark: commits are made as a step would leave them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from backfill_assets.lake.latest import latest

@@ -1,7 +1,5 @@
 """What a Delta table says of itself, without Spark: tables are written with the deltalake library as a step would."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

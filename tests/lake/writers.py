@@ -1,7 +1,5 @@
 """Writers of one table, each a process of its own: `python -m tests.lake.writers KIND ROOT NUMBER`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from datetime import date

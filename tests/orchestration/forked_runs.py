@@ -1,7 +1,5 @@
 """A run starter, and a Dagster instance that launches runs of a small job through it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The jobs `make_plan` and `run_plan` as Dagster executes them, in this process, against a webserver in miniature."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path

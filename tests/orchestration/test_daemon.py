@@ -1,7 +1,5 @@
 """Dagster has no setting for the interval of its backfill daemon; the constant that is changed instead takes effect."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The configuration of the jobs `make_plan` and `run_plan`, as Dagster and its launchpad see it."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,7 +1,5 @@
 """`make_plan`: a plan is made and shown, or refused, and then nothing is kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from backfill_assets.dagster_client import tags

@@ -1,7 +1,5 @@
 """The concurrency limits of dagster.yaml: runs of plans leave room for chunks and for the nightly run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs that are forked from the run starter: real processes, a job of one step."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """`run_plan`: a plan is carried out to its end, or left so that it can be continued."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import signal

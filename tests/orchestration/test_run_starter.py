@@ -1,7 +1,5 @@
 """The process that runs are forked from: what it must not do, and what becomes of runs without it."""
 
-from __future__ import annotations
-
 import ast
 import socket
 from collections.abc import Iterator

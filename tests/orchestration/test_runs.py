@@ -161,7 +161,7 @@ def test_a_spark_setting_that_comes_too_late_fails_the_step_once_and_before_any_
     late = "spark.executor.instances=9 cannot be set for one plan"
     assert late in site.failures(result)[REJECTED]
     assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
-    builds = site.world.lake.ledger.builds([REJECTED])
+    builds = site.world.lake.ledger.builds({REJECTED: None})
     assert [(b.day, b.outcome, late in b.message) for b in builds] == [(at, "failed", True) for at in FOUR]
     assert site.world.versions() == dict.fromkeys(NAMES, -1)
 

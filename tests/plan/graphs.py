@@ -1,7 +1,5 @@
 """Random tables and what is known of their days, for tests of plans; and the plain rules they are held against."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from hypothesis import strategies as st

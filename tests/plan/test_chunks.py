@@ -1,7 +1,5 @@
 """A plan's chunks: everything once, and nothing before what it reads."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

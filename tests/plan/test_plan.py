@@ -1,7 +1,5 @@
 """A plan is a value: the same for the same wishes on the same state, and refused when somebody has edited it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -100,5 +98,7 @@ def test_failed_days_say_nothing_of_how_long_a_day_takes():
 
 def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
     text = plan().contents().replace(f'"format": {FORMAT}', '"format": 0')
-    with pytest.raises(UsageError, match=r"was made by another version of this project\. Nothing was started\. Plan again\."):
+    with pytest.raises(
+        UsageError, match=r"was made by another version of this project\. Nothing was started\. If it is open, `backfill cancel"
+    ):
         read(text, plan().id)

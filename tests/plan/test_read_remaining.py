@@ -1,7 +1,5 @@
 """What remains of a plan, read from a lake whose builds are made up; also when the code has changed since. No Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

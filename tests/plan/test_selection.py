@@ -1,7 +1,5 @@
 """What a plan chooses, against a naive model over random tables, windows, gaps, failures and changes."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

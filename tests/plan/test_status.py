@@ -1,7 +1,5 @@
 """What is said of every day, and that it is what a step would do. No Spark, no lake: values in, values out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

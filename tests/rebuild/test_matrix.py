@@ -1,7 +1,5 @@
 """Any tables, any failures, any interruption: every target once, nothing that needs a failed day, and to the end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Carrying a plan out, one thing that may happen on the way at a time. `test_matrix` has what holds of all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -115,7 +113,7 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
             server.code = {B.name: "2"}
     assert end.ending == Ending.REFUSED
     assert end.stopped
-    assert "raw/b (planned 1, now 2). Nothing was read or written. Plan again" in end.stopped.why
+    assert "raw/b (planned 1, now 2). Nothing was read or written. Bring the planned code back" in end.stopped.why
     assert len(server.backfills) == 2
 
 
@@ -142,7 +140,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
     server = chain(tmp_path, away=range(8, 60))
     updates = list(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1))).run())
     assert updates[-1].ending == Ending.DONE
-    assert any(progress.silent.startswith("waiting: No Dagster webserver answers") for progress in updates)
+    assert any(progress.waiting.startswith("waiting: No Dagster webserver answers") for progress in updates)
     assert set(server.built.values()) == {1}
 
 

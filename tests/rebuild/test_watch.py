@@ -1,7 +1,5 @@
 """Following a plan that somebody else carries out, and when it may end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Three records compared: values in, disagreements out. Nothing is read and nothing written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

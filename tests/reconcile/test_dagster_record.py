@@ -1,7 +1,5 @@
 """What Dagster says it knows, and what is reported to it. The transport is a function."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

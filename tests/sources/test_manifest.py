@@ -1,7 +1,5 @@
 """Which files belong to which day, and what the manifest knows about them without reading them again."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

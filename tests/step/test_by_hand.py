@@ -1,7 +1,5 @@
 """What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a forced rebuild."""
 
-from __future__ import annotations
-
 import shutil
 
 from deltalake import DeltaTable

@@ -57,12 +57,12 @@ def forget_the_record(world: World, name: str) -> None:
 
 
 def test_after_a_crash_between_commit_and_ledger_the_record_is_mended_and_nothing_computed(built):
-    recorded = built.lake.ledger.builds([OUTAGES])
+    recorded = built.lake.ledger.builds({OUTAGES: None})
     forget_the_record(built, OUTAGES)
-    assert built.lake.ledger.builds([OUTAGES]) == []
+    assert built.lake.ledger.builds({OUTAGES: None}) == []
     result = replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES]
     assert [b.day for b in result.up_to_date] == FOUR
-    assert built.lake.ledger.builds([OUTAGES]) == recorded
+    assert built.lake.ledger.builds({OUTAGES: None}) == recorded
 
 
 def test_a_table_whose_inputs_record_was_lost_mends_that_too(built):
@@ -81,7 +81,7 @@ def test_a_step_that_breaks_is_recorded_for_every_day_and_changes_nothing(built)
     broken = replace(built.table(UPDATES), version="2", compute=lambda events: events.select("no_such_column"))
     with pytest.raises(Exception, match="no_such_column"):
         built.run(FOUR, broken)
-    last = built.lake.ledger.builds([UPDATES])[-4:]
+    last = built.lake.ledger.builds({UPDATES: None})[-4:]
     assert [(b.day, b.outcome) for b in last] == [(at, "failed") for at in FOUR]
     assert built.rows(UPDATES) == before
 

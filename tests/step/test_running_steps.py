@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
+from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.running_steps import running
 from tests.deliveries import arriving, day, days
 from tests.world import FOUR, OUTAGES, RAW, REJECTED, UPDATES
@@ -52,4 +53,4 @@ def test_a_step_with_nothing_to_compute_is_not_seen(built, looking):
     table, answers = looking
     built.run(FOUR, table)
     assert answers == []
-    assert not list((built.root / "_locks" / "at_work").glob("*"))
+    assert not list(Paths(str(built.root)).running_steps.glob("*"))

@@ -1,7 +1,5 @@
 """A table's code version follows what its function is made of, and nothing else."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import re

@@ -5,8 +5,6 @@ day before. Features promise a row only for a region with an outage that day (re
 All sums are of whole numbers, and shares are divided last, so that no order of rows can show in a result.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 

@@ -4,8 +4,6 @@ One row per line that is a readable change, every field as text; other lines are
 Grain: a line of a file of an arrival day. Raw does not promise unique rows: a file delivered twice is here twice.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,7 +1,5 @@
 """The bundled sample: sixty days of deliveries, copied into a landing area."""
 
-from __future__ import annotations
-
 import filecmp
 import shutil
 from datetime import date

@@ -5,8 +5,6 @@ it began: a function of all rows about that day that arrive within the horizon, 
 than the watermark is provisional. Rows outside the horizon are in no day of outages; they stay in updates and are counted.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
