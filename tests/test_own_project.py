@@ -43,9 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(folder: Path, spark: object) -> dict[str, str]:
     """What each command of the README prints, by verb, and `status` once more at the end."""
-    small = ("BACKFILL_SPARK_CONF", "BACKFILL_SPARK_JARS")
-    settings = environment(folder, FIRST).items()
-    env = {name: value for name, value in settings if name in small or not name.startswith("BACKFILL_")}
+    engine = ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_JARS")
+    settings = environment(folder, FIRST, own_engine=False).items()
+    env = {name: value for name, value in settings if name in engine or not name.startswith("BACKFILL_")}
     home = folder / ".backfill"
     up = Up(home, folder, env)
     station = Station(Dagster(f"http://127.0.0.1:{up.port}"), home, folder / "deliveries", folder, env, up)

@@ -26,9 +26,9 @@ class Demo:
         return {line[0]: tuple(line[1:6]) for line in lines if line[0] in NAMES}
 
 
-def demo(home: Path) -> Demo:
+def demo(home: Path, *, own_engine: bool = True) -> Demo:
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
-    env = {name: value for name, value in environment(home, FIRST).items() if name not in calendar}
+    env = {name: value for name, value in environment(home, FIRST, own_engine=own_engine).items() if name not in calendar}
     command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:

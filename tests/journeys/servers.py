@@ -16,27 +16,38 @@ import psutil
 from backfill_assets.calendar import between
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
+from backfill_assets.lake.engine import TOKEN_VARIABLE
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import running
 from tests.journeys.station import FIRST, Station, eventually
+from tests.suite import connect
 
 SMALL = {"spark.driver.memory": "2g"}
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def environment(home: Path, last: date, project: Path = PROJECT) -> dict[str, str]:
-    """The process's own, with none of the settings the other tests run by."""
+def environment(home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True) -> dict[str, str]:
+    """The process's own, with none of the settings the other tests run by.
+
+    Without an engine of their own, servers use the one of the test session: those that are about something else start sooner.
+    """
     given = {"BACKFILL_SPARK_JARS"}
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_", "SPARK_")) or k in given}
-    return ours | {
-        "PYTHONPATH": str(project),
-        "BACKFILL_HOME": str(home),
-        "BACKFILL_FIRST_DAY": str(FIRST),
-        "BACKFILL_LAST_DAY": str(last),
-        "BACKFILL_SPARK_CONF": json.dumps(SMALL),
-        # A tick within a minute of being turned on.
-        "BACKFILL_NIGHTLY_CRON": "* * * * *",
-    }
+    engine = {"BACKFILL_SPARK_CONF": json.dumps(SMALL)}
+    if not own_engine:
+        engine = {"BACKFILL_SPARK_REMOTE": connect(), TOKEN_VARIABLE: os.environ[TOKEN_VARIABLE]}
+    return (
+        ours
+        | engine
+        | {
+            "PYTHONPATH": str(project),
+            "BACKFILL_HOME": str(home),
+            "BACKFILL_FIRST_DAY": str(FIRST),
+            "BACKFILL_LAST_DAY": str(last),
+            # A tick within a minute of being turned on.
+            "BACKFILL_NIGHTLY_CRON": "* * * * *",
+        }
+    )
 
 
 @dataclass
@@ -67,10 +78,10 @@ class Up:
 
 
 @contextmanager
-def station_on(home: Path, last: date, project: Path = PROJECT) -> Iterator[Station]:
+def station_on(home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True) -> Iterator[Station]:
     """Servers on a new lake, whose landing area has the sample's days from the first to `last`."""
     deliver(home / "landing", between(FIRST, last))
-    env = environment(home, last, project)
+    env = environment(home, last, project, own_engine=own_engine)
     up = Up(home, project, env)
     try:
         up.start()

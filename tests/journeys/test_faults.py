@@ -26,13 +26,13 @@ CHUNKS = ("run", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--force",
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory, spark):
-    """Servers on a copy of the project, whose code may be changed."""
+    """Servers on a copy of the project, whose code may be changed; no test here is about their engine."""
     home = tmp_path_factory.mktemp("faults")
     project = home / "project"
     shutil.copytree(PROJECT / "backfill_assets", project / "backfill_assets")
     for name in ("workspace.yaml", "dagster.yaml"):
         shutil.copy(PROJECT / name, project / name)
-    with station_on(home, LAST, project) as found:
+    with station_on(home, LAST, project, own_engine=False) as found:
         found.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--target", f"{RAW},raw/rejected_lines", "--canary", "0")
         yield found
 
