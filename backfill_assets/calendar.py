@@ -13,6 +13,8 @@ from backfill_assets.errors import UsageError
 # From a day to the days of a window around it, as ordinals.
 ClippedWindow = Callable[[date], range]
 
+Partition = tuple[str, date]  # (table, day)
+
 
 def today_utc() -> date:
     return datetime.now(UTC).date()

@@ -16,7 +16,7 @@ from backfill_assets.servers.child import free_port, is_taken, process_tree, wai
 from backfill_assets.settings import read_settings
 from tests.environment import SUITE
 
-START_PATIENCE_S = 240
+START_TIMEOUT_S = 240
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
@@ -49,7 +49,7 @@ def _start_engine(folder: Path) -> None:
             command, env=os.environ | made.environment(), cwd=folder, stdout=out, stderr=out, start_new_session=True
         )
     (folder / "engine.json").write_text(json.dumps({"pid": server.pid, "port": made.port, "token": made.token}))
-    answered = Retrying(stop=stop_after_delay(START_PATIENCE_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda up: not up))
+    answered = Retrying(stop=stop_after_delay(START_TIMEOUT_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda up: not up))
     try:
         answered(lambda: is_taken(made.port) or server.poll() is not None)
         assert server.poll() is None, log.read_text()

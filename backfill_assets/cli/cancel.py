@@ -17,7 +17,7 @@ from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
 # A step ends after its current Spark query, or is terminated (dagster.yaml); the daemon looks every 5 to 30 s.
-PATIENCE_S = 300
+TIMEOUT_S = 300
 
 
 def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
@@ -51,11 +51,11 @@ def _cancel_backfills(plan_id: str, dagster: Dagster, sleep: Callable[[float], N
         for backfill_id in backfill_ids:
             dagster.cancel(backfill_id)
         still_running = retry_if_result(bool)
-        Retrying(stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(1), retry=still_running, sleep=sleep)(running)
+        Retrying(stop=stop_after_delay(TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep)(running)
         return backfill_ids
     except RetryError:
         raise ServiceUnavailable(
-            f"Runs of plan {plan_id} have not ended within {PATIENCE_S} s. Nothing more of it is launched. Does the "
+            f"Runs of plan {plan_id} have not ended within {TIMEOUT_S} s. Nothing more of it is launched. Does the "
             "daemon run? See `backfill doctor`."
         ) from None
     except ServiceUnavailable as error:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.cli.rendering import outcome_table, terminal
-from backfill_assets.cli.run import shown_on
+from backfill_assets.cli.run import carry_out_and_show
 from backfill_assets.cli.up import interrupted_by_signals, watch
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, UsageError
@@ -95,7 +95,7 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
 
     def carry_out(plan_id: str) -> None:
         rebuild = rebuild_of(plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep)
-        shown_on(console, rebuild, workspace)
+        carry_out_and_show(console, rebuild, workspace)
 
     for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
         carry_out(plan_id)

@@ -15,7 +15,7 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import version_of
 from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
 from backfill_assets.servers.child import free_port, is_taken
-from backfill_assets.servers.home import running
+from backfill_assets.servers.home import servers_record
 from backfill_assets.settings import REMEMBERED, Settings, read_settings
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -90,7 +90,7 @@ def java(settings: Settings) -> Finding:
         return Finding("FAIL", "java", str(error))
 
 
-def jars(settings: Settings, user_home: Path | None = None) -> Finding:
+def jars(settings: Settings) -> Finding:
     """Delta's jars: named by a setting, or fetched by an earlier start of Spark, or still to be fetched."""
     if settings.spark_remote:
         return Finding("ok", "jars", f"not needed: Spark runs at {settings.spark_remote}")
@@ -98,7 +98,7 @@ def jars(settings: Settings, user_home: Path | None = None) -> Finding:
         return Finding("ok", "jars", f"{len(settings.spark_jars)} named by BACKFILL_SPARK_JARS")
     group, name, version = DELTA_PACKAGE.split(":")
     wanted = f"{group}_{name}-{version}.jar"
-    fetched = [path for folder in (user_home or Path.home()).glob(".ivy2*") for path in folder.glob(f"jars/{wanted}")]
+    fetched = [path for folder in Path.home().glob(".ivy2*") for path in folder.glob(f"jars/{wanted}")]
     if fetched:
         return Finding("ok", "jars", f"{fetched[0]}")
     return Finding(
@@ -143,7 +143,7 @@ def landing(settings: Settings) -> Finding:
 
 def servers(settings: Settings) -> Iterator[Finding]:
     """The servers that run on this home; if none do, whether their port is free."""
-    record = running(settings.home)
+    record = servers_record(settings.home)
     dagster = Dagster(record.url if record else settings.dagster_url, timeout=5.0)
     port = urlsplit(dagster.url).port or 80
     if not dagster.answers():

@@ -9,7 +9,7 @@ from rich.text import Text
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import SourceError, UsageError
 from backfill_assets.lake.record import Build, short
-from backfill_assets.lake.running_steps import Work, running
+from backfill_assets.lake.running_steps import RunningStep, running_steps
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
 from backfill_assets.workspace import open_workspace
@@ -35,7 +35,7 @@ def explained(name: str, text: str) -> dict[str, Any]:
         )
     table, day = tables[0], days[0]
     partition, source = (table.name, day), table.source()
-    step = running(workspace.lake.root).get(partition)
+    step = running_steps(workspace.lake.root).get(partition)
     runs = {partition: step.run} if step else {}
     finding = status_of(workspace, [table], [day], latest=latest_builds(workspace), running=runs).partitions[partition]
     try:
@@ -55,7 +55,7 @@ def explained(name: str, text: str) -> dict[str, Any]:
     }
 
 
-def _running(step: Work) -> dict[str, str]:
+def _running(step: RunningStep) -> dict[str, str]:
     return {"run": step.run, "plan": step.plan, "since": f"{step.since:%Y-%m-%d %H:%M:%S}"}
 
 

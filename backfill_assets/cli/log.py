@@ -13,7 +13,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.audit_trail import BuildFilter, Line, lines_by_run, select
 from backfill_assets.lake.record import COMMITTED, Build, short
-from backfill_assets.lake.recovery import key, tables_in, trail
+from backfill_assets.lake.recovery import build_history, key, tables_in
 from backfill_assets.workspace import Workspace, open_workspace
 
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
@@ -33,7 +33,7 @@ def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: boo
     if LOOKS_LIKE_DAYS.match(table) and not day:
         table, day = "", table
     in_full = bool(day) or as_json
-    history = trail(ledger, known_tables(table, workspace), None if in_full else SHORT_COLUMNS)
+    history = build_history(ledger, known_tables(table, workspace), None if in_full else SHORT_COLUMNS)
     builds = history.builds()
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, BuildFilter(days, plan, of_run, last))

@@ -54,7 +54,7 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     console, dagster = terminal(stderr=as_json), dagster_of(workspace.settings)
     rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
     with _detaching(console, plan_id):
-        end = shown_on(console, rebuild, workspace)
+        end = carry_out_and_show(console, rebuild, workspace)
     return report(end, workspace, as_json=as_json)
 
 
@@ -82,7 +82,7 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     return report(end, workspace, as_json=as_json)
 
 
-def shown_on(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
+def carry_out_and_show(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
     """Carry a plan out and draw its progress; the last progress."""
     return rebuilding.carry_out(rebuild, lambda progress: show_progress(console, progress, seconds_of(workspace)))
 

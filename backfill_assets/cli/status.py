@@ -11,7 +11,7 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.plan.make import latest_builds, running_now
+from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.workspace import open_workspace
 
@@ -32,7 +32,7 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 def run(days: str, target: str, *, as_json: bool) -> int:
     workspace, console = open_workspace(), terminal()
     tables, calendar = workspace.named(target), workspace.calendar
-    runs = running_now(workspace)
+    runs = runs_by_partition(workspace)
     selected = calendar.select(days) if days else calendar.days()
     status = status_of(workspace, tables, selected, latest=latest_builds(workspace), running=runs)
     if as_json:

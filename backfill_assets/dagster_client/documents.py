@@ -5,7 +5,7 @@
 
 VERSION = "{ version }"
 
-DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy lastHeartbeatErrors { message } } } } }"
+DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } } }"
 
 POOLS = "{ instance { concurrencyLimits { concurrencyKey limit usingDefaultLimit } } }"
 
@@ -29,7 +29,7 @@ LAUNCHED = """
     ... on PipelineNotFoundError { message }
     ... on RunConflict { message }
     ... on UnauthorizedError { message }
-    ... on PythonError { message stack }
+    ... on PythonError { message }
     ... on InvalidSubsetError { message }
     ... on PresetNotFoundError { message }
     ... on ConflictingExecutionParamsError { message }
@@ -43,7 +43,7 @@ LAUNCH = f"""mutation ($params: LaunchBackfillParams!) {{
 RUNS = """query ($id: String!) {
   runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
     __typename
-    ... on Runs { results { runId status startTime endTime stepStats { stepKey status } } }
+    ... on Runs { results { runId status stepStats { stepKey status } } }
     ... on InvalidPipelineRunsFilterError { message }
     ... on PythonError { message }
   }
@@ -53,7 +53,7 @@ BACKFILLS = """query ($tags: [ExecutionTag!], $limit: Int!) {
   runsFeedOrError(limit: $limit, view: BACKFILLS, filter: {tags: $tags}) {
     __typename
     ... on RunsFeedConnection {
-      results { id tags { key value } creationTime endTime ... on PartitionBackfill { status title numPartitions } }
+      results { id tags { key value } creationTime ... on PartitionBackfill { status title numPartitions } }
     }
     ... on PythonError { message }
   }

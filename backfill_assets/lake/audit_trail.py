@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.lake.record import COMMITTED, Build
-from backfill_assets.lake.recovery import Trail, key
+from backfill_assets.lake.recovery import BuildHistory, key
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def select(builds: Sequence[Build], wanted: BuildFilter) -> list[Build]:
     return [build for build in fitting if build.run in newest]
 
 
-def lines_by_run(builds: Sequence[Build], trail: Trail, *, fold: bool) -> dict[str, list[Line]]:
+def lines_by_run(builds: Sequence[Build], trail: BuildHistory, *, fold: bool) -> dict[str, list[Line]]:
     """`builds`, oldest first, as lines by run, the last run at the end; `fold` joins builds that differ only in their days."""
     unrecorded = {key(build) for build in trail.unrecorded}
     by_run: dict[str, dict[object, list[Build]]] = {}

@@ -13,7 +13,7 @@ def delta_schema(columns: str) -> Schema:
     return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
 
 
-def widened(table: DeltaTable, columns: str, folder: str) -> Schema:
+def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
     """The table's columns, and after them those that only `columns` has; UsageError where a type is another.
 
     Nothing else refuses that: the library takes the columns of an overwrite for the table's from then on.

@@ -1,6 +1,6 @@
 """The one act by which anything is put into a table: lock it, commit the files of some days, record the builds.
 
-The commit is a comparison and a swap: it holds only if no other came since the table was opened, before the decision;
+The commit is a comparison and a swap: it holds only if no other came since the table was open_table, before the decision;
 `deltalake` by itself lets two writers both fill a day that was empty (measured), and its rows would be there twice. Whoever
 comes second decides again, then commits.
 """
@@ -18,8 +18,8 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import Conflict, NotRecorded
-from backfill_assets.lake.columns import delta_schema, widened
-from backfill_assets.lake.ledger import Ledger, opened
+from backfill_assets.lake.columns import delta_schema, merged_schema
+from backfill_assets.lake.ledger import Ledger, open_table
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import commit_metadata
@@ -81,7 +81,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
-    table = opened(commit.folder)
+    table = open_table(commit.folder)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
@@ -117,13 +117,13 @@ class FileCommit:
         table.create_write_transaction(
             [*adds],
             "overwrite",  # of no day, where files are only added: so that a new column comes in the same commit
-            widened(table, self.columns, self.folder),
+            merged_schema(table, self.columns, self.folder),
             [self.column],
             [(self.column, "in", replaced)],
             commit_properties=self._properties(days, metadata),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
-        return int(table.version()) + 1  # the handle stays where it was opened
+        return int(table.version()) + 1  # the handle stays where it was open_table
 
     def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> int:
         try:
@@ -137,7 +137,7 @@ class FileCommit:
                 commit_properties=self._properties(days, metadata),
             )
         except DeltaError as error:
-            if opened(self.folder) is None:
+            if open_table(self.folder) is None:
                 raise
             raise CommitFailedError("another writer made the table") from error
         return 0

@@ -22,7 +22,7 @@ from backfill_assets.lake.slice import DataFile
 
 # A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and only if it is short:
 # Delta cuts longer texts off, and a bound that was cut must be rounded up.
-BOUNDED_COLUMNS, LONGEST_TEXT = 4, 32
+BOUNDED_COLUMNS, MAX_TEXT = 4, 32
 
 
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
@@ -50,10 +50,10 @@ def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
     for info in store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True)):
         if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet"):
             day = date.fromisoformat(info.path[len(prefix) :].partition("/")[0])
-            yield measured(store, info, day)
+            yield data_file_of(store, info, day)
 
 
-def measured(store: FileSystem, info: FileInfo, day: date) -> DataFile:
+def data_file_of(store: FileSystem, info: FileInfo, day: date) -> DataFile:
     """A file with the figures that its footer tells."""
     with store.open_input_file(info.path) as opened:
         footer = pq.read_metadata(opened)
@@ -88,7 +88,7 @@ def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]
 def _bound(value: Any) -> Any:
     if type(value) is date:
         return value.isoformat()
-    return value if type(value) is int or (type(value) is str and len(value) <= LONGEST_TEXT) else None
+    return value if type(value) is int or (type(value) is str and len(value) <= MAX_TEXT) else None
 
 
 def remove(folder: str, files: Iterable[DataFile]) -> None:

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.ledger import Days, Ledger
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build, from_arrow
 from backfill_assets.lake.recovery import committed_builds
 
-Partition = tuple[str, date]  # (table, day)
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
 COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered",

@@ -47,7 +47,7 @@ class Ledger:
     # Where nothing is locked (object stores) two may still make the ledger, and the later one's metadata refuse this append.
     @retry(retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True)
     def _append(self, builds: Sequence[Build]) -> DeltaTable:
-        table = opened(self.path) or self._create()
+        table = open_table(self.path) or self._create()
         write_deltalake(
             table,
             to_arrow(builds),
@@ -69,13 +69,13 @@ class Ledger:
                     configuration={"delta.logRetentionDuration": "interval 36500 days"},
                 )
             except DeltaError:
-                if opened(self.path) is None:
+                if open_table(self.path) is None:
                     raise
         return DeltaTable(self.path)
 
     def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:
         """The rows of these tables and days (None: all), as Arrow; no rows where there is no ledger yet."""
-        table = opened(self.path)
+        table = open_table(self.path)
         if table is None:
             return SCHEMA.empty_table().select(list(columns) if columns else SCHEMA.names)
         if days is not None and not days:
@@ -104,7 +104,7 @@ def _filters(days: Days | None) -> list[list[tuple[str, str, object]]] | None:
     ]
 
 
-def opened(path: str) -> DeltaTable | None:
+def open_table(path: str) -> DeltaTable | None:
     try:
         return DeltaTable(path)
     except TableNotFoundError:
@@ -113,5 +113,5 @@ def opened(path: str) -> DeltaTable | None:
 
 def version_of(path: str) -> int:
     """The newest version of a Delta table; -1 where there is none."""
-    table = opened(path)
+    table = open_table(path)
     return -1 if table is None else int(table.version())

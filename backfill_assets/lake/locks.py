@@ -13,7 +13,7 @@ from backfill_assets.errors import Conflict
 from backfill_assets.lake.paths import Paths
 
 # Longer than any single commit should take; a lock dies with its process, so waiting longer means a writer is stuck.
-PATIENCE_S = 1800
+TIMEOUT_S = 1800
 
 
 class Locked(Exception):
@@ -44,10 +44,10 @@ def writing(root: str, name: str) -> Iterator[None]:
         return
     path = paths.locks / f"{name.replace('/', '.')}.lock"
     try:
-        with file_lock(path, patience=PATIENCE_S):
+        with file_lock(path, patience=TIMEOUT_S):
             yield
     except Locked:
         raise Conflict(
-            f"Another process has been writing {name} for {PATIENCE_S // 60} minutes (lock {path}). Nothing was written. "
+            f"Another process has been writing {name} for {TIMEOUT_S // 60} minutes (lock {path}). Nothing was written. "
             "Wait for it or end it, then run again."
         ) from None

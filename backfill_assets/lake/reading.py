@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from backfill_assets.lake.slice import DataFile, Slice, files_of
 
 # Spark looks at each path it is given; a table's own log is quicker from here on.
-MOST_PATHS = 500
+MAX_PATHS = 500
 # The file names Spark gives need no escaping; where another writer's do, Delta reads them.
 PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
 
@@ -55,7 +55,7 @@ class SliceReader:
 
     def _are_plain(self) -> bool:
         """Whether there are few files, and each path lies in the table and names its day, as our writes and Delta's do."""
-        return len(self._files) <= MOST_PATHS and all(_names_its_day(self._files, self.slice.column))
+        return len(self._files) <= MAX_PATHS and all(_names_its_day(self._files, self.slice.column))
 
 
 def _names_its_day(files: Iterable[DataFile], column: str) -> Iterable[bool]:

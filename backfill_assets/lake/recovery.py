@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from backfill_assets.lake.ledger import Ledger, opened, version_of
+from backfill_assets.lake.ledger import Ledger, open_table, version_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
@@ -32,7 +32,7 @@ def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Bu
 
 def committed_builds(path: str, after: int = -1) -> list[Build]:
     """The builds that the table's own commits tell of, from versions later than `after`, oldest first."""
-    table = opened(path)
+    table = open_table(path)
     if table is None or table.version() <= after:
         return []
     commits = table.history(limit=int(table.version()) - after)
@@ -62,7 +62,7 @@ def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
 
 
 @dataclass(frozen=True)
-class Trail:
+class BuildHistory:
     """Every build there was, oldest first: `recorded` in the ledger, or `unrecorded`."""
 
     recorded: Sequence[Build]
@@ -72,16 +72,16 @@ class Trail:
         return sorted([*self.recorded, *self.unrecorded], key=lambda b: b.at)
 
 
-def trail(ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None) -> Trail:
+def build_history(ledger: Ledger, tables: Collection[str], columns: Sequence[str] | None = None) -> BuildHistory:
     """Every build of `tables`, changing nothing. `columns` narrows what is read of each build in the ledger."""
     recorded = ledger.builds(dict.fromkeys(tables), columns)
     committed = [build for name in tables for build in committed_builds(Paths(ledger.root).table(name))]
-    return Trail(recorded, unrecorded(recorded, committed))
+    return BuildHistory(recorded, unrecorded(recorded, committed))
 
 
 def tables_in(ledger: Ledger) -> list[str]:
     """Every table that was ever built, those that have another name by now too."""
-    table = opened(ledger.path)
+    table = open_table(ledger.path)
     return sorted({partition["table"] for partition in table.partitions()}) if table else []
 
 

@@ -20,12 +20,12 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import IO, Any
 
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.paths import Paths
 
 
 @dataclass(frozen=True)
-class Work:
+class RunningStep:
     """The days of one table that a step is computing, for which run and plan, since when."""
 
     table: str
@@ -39,14 +39,14 @@ class Work:
         return json.dumps(fields | {"since": self.since.isoformat()})
 
     @classmethod
-    def from_json(cls, text: bytes) -> Work:
+    def from_json(cls, text: bytes) -> RunningStep:
         fields: dict[str, Any] = json.loads(text)
         days, since = [date.fromisoformat(day) for day in fields["days"]], datetime.fromisoformat(fields["since"])
         return cls(fields["table"], days, fields["run"], fields["plan"], since.astimezone(UTC))
 
 
 @contextmanager
-def marked_running(root: str, work: Work) -> Iterator[None]:
+def mark_running(root: str, work: RunningStep) -> Iterator[None]:
     """Keep a marker for `work` in the lake at `root` meanwhile.
 
     Where none can be kept (a disk without locks), the work goes on unseen: a marker only informs, and keeps nobody out.
@@ -58,7 +58,7 @@ def marked_running(root: str, work: Work) -> Iterator[None]:
         yield
 
 
-def running(root: str) -> dict[Partition, Work]:
+def running_steps(root: str) -> dict[Partition, RunningStep]:
     """What is being computed now; of two steps at work on the same day, the one that began first. Never fails, never waits."""
     if not Paths(root).is_local:
         return {}
@@ -71,7 +71,7 @@ def _folder(root: str) -> Path:
 
 
 @contextmanager
-def _marker(folder: Path, work: Work) -> Iterator[None]:
+def _marker(folder: Path, work: RunningStep) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     _remove_dead(folder)
     name = f"{work.table.replace('/', '.')}.{secrets.token_hex(4)}"
@@ -97,10 +97,10 @@ def _remove_dead(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Work | None:
+def _read(path: Path) -> RunningStep | None:
     """What a marker says; nothing if its process is dead or has just ended, or what it says cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError), path.open("rb") as file:
-        return Work.from_json(file.read()) if _is_held(file) else None
+        return RunningStep.from_json(file.read()) if _is_held(file) else None
     return None
 
 

@@ -23,6 +23,7 @@ IN_SPARK_ALREADY = (
     "com.fasterxml.jackson.core:*", "org.xerial.snappy:*", "com.github.luben:*", "io.airlift:*", "commons-pool:*",
     "commons-logging:*", "org.locationtech.jts:*", "com.google.code.findbugs:*",
 )  # fmt: skip
+JAVA = 17  # the oldest that Spark 4 runs on
 JAVA_REMEDY = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
 JARS_REMEDY = (
     f"Delta's jars ({DELTA_PACKAGE}) could not be had: let this machine reach a Maven repository once, or set "
@@ -110,7 +111,7 @@ def remedies(conf: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def require_java(minimum: int = 17) -> int:
+def require_java() -> int:
     """The major version of the Java that Spark would use; ServiceUnavailable where it is none, or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -120,7 +121,7 @@ def require_java(minimum: int = 17) -> int:
         raise ServiceUnavailable(f"There is no Java here. Nothing was computed. To go on, {JAVA_REMEDY}.") from None
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     major = int(match.group(1)) if match else 0
-    if major < minimum:
+    if major < JAVA:
         raise ServiceUnavailable(f"Java {major} is too old. Nothing was computed. To go on, {JAVA_REMEDY}.")
     return major
 

@@ -26,14 +26,14 @@ class Conf(Protocol):
     def isModifiable(self, key: str, /) -> bool: ...  # noqa: N802
 
 
-def refuse(wanted: Collection[str], fixed: Collection[str]) -> None:
+def refuse_fixed(wanted: Collection[str], fixed: Collection[str]) -> None:
     """UsageError if one of the settings is not a plan's to choose: the rows, or where they are computed, depend on it."""
     taken = sorted(set(wanted) & set(fixed))
     if taken:
         raise UsageError(f"{', '.join(taken)} is the same for all and no plan's to set. Nothing was computed. Leave it out.")
 
 
-def settle(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
+def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
     """Make `wanted` hold in the session of `conf`; UsageError, and nothing set, if `driver` is too far on for one of them."""
     # What the driver was started with holds already: that is how a plan with such a setting can run at all.
     new = {name: value for name, value in wanted.items() if conf.get(name, None) != value}

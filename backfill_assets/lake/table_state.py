@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from backfill_assets.lake.ledger import opened
+from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import Key, builds_of, is_ours, key
 
@@ -76,7 +76,7 @@ class TableState:
 
 def read_state(path: str, since: int = 0) -> TableState:
     """The state of the table at `path`: its newest version, the commits in its log from version `since` on, its files now."""
-    table = opened(path)
+    table = open_table(path)
     if table is None:
         return TableState()
     commits = list(reversed(table.history(max(1, int(table.version()) + 1 - since))))

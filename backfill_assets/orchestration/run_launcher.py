@@ -14,7 +14,7 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, Worke
 from dagster._grpc.types import ExecuteRunArgs
 
 from backfill_assets.dagster_client.tags import PROCESS
-from backfill_assets.orchestration.run_starter import started
+from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 
 # A process id is given again; by its start time a process is known. The system's clock may be set meanwhile.
@@ -31,7 +31,7 @@ class ForkingRunLauncher(DefaultRunLauncher):
             return
         args = ExecuteRunArgs(run.job_code_origin, run.run_id, self._instance.get_ref(), set_exit_code_on_failure=None)
         try:
-            with started(Path(starter), list(args.get_command_args()[-3:])) as pid:
+            with start_run(Path(starter), list(args.get_command_args()[-3:])) as pid:
                 self._instance.add_run_tags(run.run_id, {PROCESS: as_tag(run.run_id, pid)})
         except (ConnectionRefusedError, FileNotFoundError):  # it is being restarted
             super().launch_run(context)

@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 @contextmanager
-def started(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
+def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
     """Have the starter run `dagster` with these arguments; the id of the process, which begins when the block is left.
 
     Raises ConnectionRefusedError or FileNotFoundError if no starter is there: nothing was started. Any other OSError leaves it

@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.calendar import consecutive, days_around_any
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition, consecutive, days_around_any
 from backfill_assets.plan.request import DayOrder
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph

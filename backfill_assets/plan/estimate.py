@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean, pstdev
 
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import WorkState

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from backfill_assets.calendar import Calendar, ranges
+from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.latest import Latest, Partition, latest
-from backfill_assets.lake.running_steps import running
+from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
 from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
@@ -31,16 +31,16 @@ def latest_builds(workspace: Workspace) -> Latest:
     return latest(workspace.lake.ledger, dict.fromkeys(workspace.names))
 
 
-def running_now(workspace: Workspace) -> dict[Partition, str]:
+def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
     """The run that is computing each partition. Read before the ledger: what ends between the two is running, not missing."""
-    return {partition: step.run for partition, step in running(workspace.lake.root).items()}
+    return {partition: step.run for partition, step in running_steps(workspace.lake.root).items()}
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     """Make the plan and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
     graph, settings = workspace.graph, workspace.settings
     selector = selector_of(request, workspace, graph.calendar)
-    runs, builds = running_now(workspace), latest_builds(workspace)
+    runs, builds = runs_by_partition(workspace), latest_builds(workspace)
     status = status_of(workspace, workspace.tables, graph.calendar.days(), latest=builds, running=runs)
     selection = select(selector, graph, status.partitions)
     plans = Plans(workspace.lake.root)

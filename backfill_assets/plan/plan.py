@@ -11,8 +11,8 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
+from backfill_assets.calendar import Partition
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.lake.latest import Partition
 from backfill_assets.plan.chunks import Chunk, cut
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import READS, Selection

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, WorkState
 
@@ -30,7 +30,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class RunningChunk:
+class LaunchedChunk:
     """A chunk that was launched and is not over: its backfill, and the partitions it was launched for."""
 
     backfill_id: str
@@ -57,7 +57,7 @@ class Progress:
 
     plan: Plan
     remaining: Remaining
-    running: Mapping[int, RunningChunk]
+    running: Mapping[int, LaunchedChunk]
     chunks_over: frozenset[int]
     stopped: Stop | None
     started: datetime

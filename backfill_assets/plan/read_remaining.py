@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.calendar import Partition
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.calendar import Partition
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.tables.graph import Graph

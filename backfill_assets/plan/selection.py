@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.latest import Partition
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph
 

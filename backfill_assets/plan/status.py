@@ -9,9 +9,9 @@ from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
-from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.step.due import Cause, Change, InputReader, Inputs, change, delivered_for, lacking
 from backfill_assets.tables.declaration import Table

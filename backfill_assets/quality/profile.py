@@ -7,7 +7,7 @@ different rows, about one pair in 10^19 would.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
 from functools import reduce
 from operator import add
@@ -17,25 +17,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from backfill_assets.quality.day import DayProfile
+
 SAMPLE_SIZE = 20
-EMPTY_DAY = "0-0-0"
-
-
-@dataclass(frozen=True)
-class DayProfile:
-    """The figures of one day: what rules look at and what the ledger keeps."""
-
-    day: date
-    rows: int = 0
-    fingerprint: str = EMPTY_DAY
-    nulls: Mapping[str, int] = field(default_factory=dict)
-    measures: Mapping[str, int] = field(default_factory=dict)
-    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    day_fingerprints: Mapping[str, str] = field(default_factory=dict)
-    repeated_keys: int = 0
-    type_faults: Sequence[str] = ()
-    trailing_rows: Sequence[int] = ()
-    compared_rows: Mapping[str, int] = field(default_factory=dict)
+ROWS_SHOWN = 5
 
 
 def row_hash(schema: StructType) -> Column:
@@ -144,9 +129,7 @@ def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date
     return {row[day]: row["count"] for row in counted.groupBy(day).count().collect()}
 
 
-def offending_rows(
-    rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None, limit: int = 5
-) -> list[str]:
+def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None) -> list[str]:
     """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
     offending = rows.where(F.col(day) == F.lit(on))
     if condition is None:
@@ -154,11 +137,11 @@ def offending_rows(
         offending = offending.join(repeated, on=list(key), how="left_semi").orderBy(*key)
     else:
         offending = offending.where(condition)
-    shown = offending.limit(limit).select(F.to_json(F.struct("*")).alias("row")).collect()
+    shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
     return [json.dumps(json.loads(row.row), ensure_ascii=False) for row in shown]
 
 
-def type_faults(computed: StructType, declared: StructType) -> list[str]:
+def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
     """How the computed columns differ from the declared ones, in words; nullability is the rules' matter."""
     have = {f.name: f.dataType.simpleString() for f in computed.fields}
     want = {f.name: f.dataType.simpleString() for f in declared.fields}

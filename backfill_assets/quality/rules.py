@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
-from backfill_assets.quality.profile import DayProfile
+from backfill_assets.quality.day import DayProfile
 
 Severity = Literal["error", "warning"]
+# Whether a day passed, why, and the figures that were looked at.
+Judged = tuple[bool, str, Mapping[str, float | int | str]]
 TRAILING_DAYS = 28
 # Fewer days than a week say little about what is usual: weekdays differ.
 ENOUGH_TRAILING_DAYS = 7
@@ -40,7 +42,7 @@ class Rule:
 
     name: str
     promise: str
-    judge: Callable[[DayProfile], tuple[bool, str, Mapping[str, float | int | str]]]
+    judge: Callable[[DayProfile], Judged]
     offending: str | None = None
     counts_keys: bool = False
     severity: Severity = "error"
@@ -61,24 +63,26 @@ class Rule:
 
 def types_as_declared() -> Rule:
     """The computed columns are the declared ones, with the declared types."""
-    return Rule(
-        "types_as_declared",
-        "Columns and types are the declared ones.",
-        lambda day: (
-            not day.type_faults,
-            "; ".join(day.type_faults) or "as declared",
-            {"faults": len(day.type_faults)},
-        ),
-    )
+
+    def judge(day: DayProfile) -> Judged:
+        return (
+            not day.schema_mismatches,
+            "; ".join(day.schema_mismatches) or "as declared",
+            {"faults": len(day.schema_mismatches)},
+        )
+
+    return Rule("types_as_declared", "Columns and types are the declared ones.", judge)
 
 
 def rows_between(*, at_least: int = 0, at_most: int | None = None) -> Rule:
     """The day has this many rows."""
+    if at_least <= 0 and at_most is None:
+        raise ValueError("rows_between() would accept any day: give at_least or at_most")
     if at_most is not None and at_most < at_least:
         raise ValueError(f"no row count is at least {at_least} and at most {at_most}")
     bounds = f"at least {at_least:,}" + (f", at most {at_most:,}" if at_most is not None else "")
 
-    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+    def judge(day: DayProfile) -> Judged:
         passed = at_least <= day.rows and (at_most is None or day.rows <= at_most)
         return passed, f"{day.rows:,} rows; {bounds} promised", {"rows": day.rows}
 
@@ -94,13 +98,9 @@ def rows_within(low: float, high: float) -> Rule:
     if not 0 <= low < high:
         raise ValueError(f"rows_within({low}, {high}): low must be below high and not negative")
 
-    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+    def judge(day: DayProfile) -> Judged:
         if len(day.trailing_rows) < ENOUGH_TRAILING_DAYS:
-            return (
-                True,
-                f"{len(day.trailing_rows)} accepted days before: too few to compare",
-                {"rows": day.rows},
-            )
+            return (True, f"{len(day.trailing_rows)} accepted days before: too few to compare", {"rows": day.rows})
         usual = median(day.trailing_rows)
         passed = low * usual <= day.rows <= high * usual
         message = f"{day.rows:,} rows; {low:g} to {high:g} times the usual {usual:,.0f} promised"
@@ -115,15 +115,8 @@ def no_nulls(*columns: str) -> Rule:
 
 def nulls_at_most(share: float, *columns: str) -> Rule:
     """At most this share (0 to 1) of the day's values is null, in each column."""
-    _require_share("nulls_at_most", share)
-
-    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
-        nulls = {column: day.nulls.get(column, 0) for column in columns}
-        over = [f"{column} {n:,} of {day.rows:,}" for column, n in nulls.items() if n > share * day.rows]
-        return not over, f"null: {', '.join(over)}" if over else f"nulls at most {share:.2%}", dict(nulls)
-
     offending = " OR ".join(f"`{column}` IS NULL" for column in columns)
-    return Rule("nulls_at_most", f"At most {share:.2%} nulls in {', '.join(columns)}.", judge, offending)
+    return _share_of_each("nulls_at_most", share, columns, "null", lambda day, column: day.nulls.get(column, 0), offending)
 
 
 def unique_key() -> Rule:
@@ -144,25 +137,34 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
 
     The table keeps the names of such columns in `unparsed`, and measures `unparsed_<column>`.
     """
-    _require_share("unparsed_at_most", share)
 
-    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
-        counts = {column: day.measures.get(f"unparsed_{column}", 0) for column in columns}
+    def count(day: DayProfile, column: str) -> int:
+        return day.measures.get(f"unparsed_{column}", 0)
+
+    return _share_of_each("unparsed_at_most", share, columns, "unreadable", count, "size(unparsed) > 0")
+
+
+def _share_of_each(
+    name: str, share: float, columns: Sequence[str], kind: str, count: Callable[[DayProfile, str], int], offending: str
+) -> Rule:
+    """A rule that at most `share` of a day's values are of a kind, in each of `columns`."""
+    _require_share(name, share)
+    if not columns:
+        raise ValueError(f"{name} names no column, and would accept any day")
+
+    def judge(day: DayProfile) -> Judged:
+        counts = {column: count(day, column) for column in columns}
         over = [f"{column} {n:,} of {day.rows:,}" for column, n in counts.items() if n > share * day.rows]
-        return (
-            not over,
-            f"unreadable: {', '.join(over)}" if over else f"unreadable at most {share:.2%}",
-            counts,
-        )
+        return not over, f"{kind}: {', '.join(over)}" if over else f"{kind} values at most {share:.2%}", counts
 
-    return Rule("unparsed_at_most", f"At most {share:.2%} unreadable values a column.", judge, "size(unparsed) > 0")
+    return Rule(name, f"At most {share:.2%} {kind} values in {', '.join(columns)}.", judge, offending)
 
 
 def rejected_at_most(share: float, table: str) -> Rule:
     """At most this share of the day's lines went to `table`, which is declared in `compared_with`."""
     _require_share("rejected_at_most", share)
 
-    def judge(day: DayProfile) -> tuple[bool, str, Mapping[str, float | int | str]]:
+    def judge(day: DayProfile) -> Judged:
         rejected = day.compared_rows.get(table, 0)
         lines = rejected + day.rows
         return (

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.quality.profile import SAMPLE_SIZE, DayProfile, fingerprint, row_hash
+from backfill_assets.quality.day import DayProfile
+from backfill_assets.quality.profile import SAMPLE_SIZE, fingerprint, row_hash
 
 HASH, MEASURE, SAMPLE = "__hash", "__measure", "__sample"
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import FINISHED
 from backfill_assets.errors import ServiceUnavailable, UsageError
-from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.progress import Progress, RunningChunk, Stop
+from backfill_assets.plan.progress import LaunchedChunk, Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.rebuild.launch import Launcher
@@ -36,7 +36,7 @@ class Rebuild:
 
     launcher: Launcher
     read_remaining: ReadRemaining
-    running: dict[int, RunningChunk] = field(default_factory=dict)
+    running: dict[int, LaunchedChunk] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)
     stopped: Stop | None = None
@@ -89,7 +89,7 @@ class Rebuild:
     def _join(self, running: Mapping[int, str]) -> None:
         """Follow the chunks that an earlier command launched."""
         for number, backfill_id in running.items():
-            self.running[number] = RunningChunk(backfill_id, self._partitions[number])
+            self.running[number] = LaunchedChunk(backfill_id, self._partitions[number])
             self._joined.add(number)
 
     def _close_finished(self, remaining: Remaining) -> Remaining:
@@ -107,7 +107,7 @@ class Rebuild:
                 remaining = self._end(number, chunk, self._remaining(), cancelled=cancelled)
         return remaining
 
-    def _end(self, number: int, chunk: RunningChunk, remaining: Remaining, *, cancelled: bool) -> Remaining:
+    def _end(self, number: int, chunk: LaunchedChunk, remaining: Remaining, *, cancelled: bool) -> Remaining:
         unbuilt = remaining.pending_days(chunk.partitions)
         if number in self._joined and not cancelled:  # this command launches what it left unbuilt
             self._joined.discard(number)
@@ -173,4 +173,4 @@ class Rebuild:
             self.stopped = Stop("refused", str(refused))
             return
         self.launches[number] += 1
-        self.running[number] = RunningChunk(backfill_id, partitions)
+        self.running[number] = LaunchedChunk(backfill_id, partitions)

@@ -7,7 +7,7 @@ from datetime import datetime
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Progress, RunningChunk, Stop
+from backfill_assets.plan.progress import LaunchedChunk, Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.store import OPEN, Plans
@@ -48,10 +48,10 @@ class Watch:
                 return
             sleep(POLL_EVERY_S)
 
-    def _running(self) -> tuple[Mapping[int, RunningChunk], str]:
+    def _running(self) -> tuple[Mapping[int, LaunchedChunk], str]:
         """The chunks that are running, and why the server is waited for: the command that carries the plan out waits too."""
         try:
             backfills = running_backfills(self.dagster, self.plan) if self.dagster else {}
         except ServiceUnavailable as gone:
             return {}, f"waiting: {gone}"
-        return {n: RunningChunk(id_, self.plan.chunks[n - 1].partitions()) for n, id_ in backfills.items()}, ""
+        return {n: LaunchedChunk(id_, self.plan.chunks[n - 1].partitions()) for n, id_ in backfills.items()}, ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.recovery import unrecorded
 from backfill_assets.lake.table_state import TableState

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -79,7 +79,7 @@ def process_tree(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def wait_or_kill(processes: Iterable[psutil.Process], patience: float = PATIENCE_S) -> None:
+def wait_or_kill(processes: Iterable[psutil.Process], patience: float = TIMEOUT_S) -> None:
     """Wait for processes that were sent SIGTERM, then kill those still alive."""
     _, alive = psutil.wait_procs(list(processes), timeout=patience)
     for process in alive:
@@ -88,7 +88,7 @@ def wait_or_kill(processes: Iterable[psutil.Process], patience: float = PATIENCE
     psutil.wait_procs(alive, timeout=5)
 
 
-def stop(children: Iterable[Child], patience: float = PATIENCE_S) -> None:
+def stop(children: Iterable[Child], patience: float = TIMEOUT_S) -> None:
     """Stop all children and their descendants, at the same time."""
     stopping = list(children)
     wait_or_kill((process for child in stopping for process in child.terminate()), patience)

@@ -76,12 +76,12 @@ def _text(value: object) -> str:
 
 def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
     """The webserver that the settings name, or the one that runs on this home. `transport` is for tests."""
-    record = None if "dagster_url" in settings.model_fields_set else running(settings.home)
+    record = None if "dagster_url" in settings.model_fields_set else servers_record(settings.home)
     return Dagster(record.url if record else settings.dagster_url, transport)
 
 
 @dataclass(frozen=True)
-class Running:
+class ServersRecord:
     """The record of running servers in `servers.json` of the home. It never holds the engine's token."""
 
     url: str
@@ -95,7 +95,7 @@ class Running:
         draft.replace(_record_file(home))
 
 
-def running(home: Path) -> Running | None:
+def servers_record(home: Path) -> ServersRecord | None:
     """The record of the servers that run on this home; None if none do."""
     record = _read_record(home)
     return record if record and _live_process(record.pid, home) else None
@@ -110,7 +110,7 @@ def only_servers(settings: Settings) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        record = running(home)
+        record = servers_record(home)
         where = f" at {record.url} (process {record.pid})" if record else ""
         raise UsageError(
             f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them with Ctrl-C first; "
@@ -137,9 +137,9 @@ def _record_file(home: Path) -> Path:
     return home / "servers.json"
 
 
-def _read_record(home: Path) -> Running | None:
+def _read_record(home: Path) -> ServersRecord | None:
     try:
-        return Running(**json.loads(_record_file(home).read_text()))
+        return ServersRecord(**json.loads(_record_file(home).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -23,15 +23,15 @@ from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine
 from backfill_assets.servers.child import Child, accepts, free_port, ignoring_signals, is_taken, stop
 from backfill_assets.servers.children import READ_CODE, children_of, code_server_socket
-from backfill_assets.servers.home import Running, only_servers, prepare
+from backfill_assets.servers.home import ServersRecord, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
 from backfill_assets.settings import Settings
 
 # Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another problem.
-START_PATIENCE_S = 240
+START_TIMEOUT_S = 240
 RESTARTED = ("code-server", "engine", "run-starter")
 # What dies more often than this within three minutes will go on dying: memory, a port, a jar.
-RESTART_WINDOW_S, MOST_RESTARTS = 180, 3
+RESTART_WINDOW_S, MAX_RESTARTS = 180, 3
 
 
 @dataclass
@@ -73,9 +73,9 @@ class Servers:
             if child.name not in RESTARTED:
                 raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. Start again with `backfill up`.")
             self.deaths = [*[at for at in self.deaths if time.monotonic() - at < RESTART_WINDOW_S], time.monotonic()]
-            if len(self.deaths) > MOST_RESTARTS:
+            if len(self.deaths) > MAX_RESTARTS:
                 raise ServiceUnavailable(
-                    f"{_ended(child)} It was restarted {MOST_RESTARTS} times and died again; all other servers were stopped. "
+                    f"{_ended(child)} It was restarted {MAX_RESTARTS} times and died again; all other servers were stopped. "
                     "See `backfill doctor`; an engine takes its memory from BACKFILL_SPARK_CONF, for example "
                     '{"spark.driver.memory": "2g"}.'
                 )
@@ -99,7 +99,7 @@ class Servers:
 
     def _record(self) -> None:
         pids = {name: child.pid for name, child in self.children.items()}
-        Running(self.dagster.url, os.getpid(), pids, self.engine.port if self.engine else None).write(self.settings.home)
+        ServersRecord(self.dagster.url, os.getpid(), pids, self.engine.port if self.engine else None).write(self.settings.home)
 
     def _await(self, what: str, answers: Callable[[], bool]) -> None:
         def ready() -> bool:
@@ -109,13 +109,13 @@ class Servers:
             return answers()
 
         try:
-            Retrying(stop=stop_after_delay(START_PATIENCE_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda ok: not ok))(
+            Retrying(stop=stop_after_delay(START_TIMEOUT_S), wait=wait_fixed(0.2), retry=retry_if_result(lambda ok: not ok))(
                 ready
             )
         except RetryError:
             logs = self.settings.home / "logs"
             raise ServiceUnavailable(
-                f"{what} did not answer within {START_PATIENCE_S} s. All servers were stopped. Read {logs}, or see "
+                f"{what} did not answer within {START_TIMEOUT_S} s. All servers were stopped. Read {logs}, or see "
                 "`backfill doctor`."
             ) from None
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ENDINGS = tuple(f".{kind}{packed}" for kind in ("jsonl", "json", "ndjson") for packed in ("", ".gz"))
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 YEAR = re.compile(r"year=(\d{4})")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 # A file that changed this recently may change again without another time stamp: file systems have coarse clocks.
@@ -145,7 +145,7 @@ def _cut_off(path: Path) -> bool:
     if path.name.endswith(".gz"):
         return False
     with path.open("rb") as file:
-        file.seek(-min(path.stat().st_size, LONGEST_LINE), os.SEEK_END)
+        file.seek(-min(path.stat().st_size, MAX_LINE), os.SEEK_END)
         last = file.read().rpartition(b"\n")[2].strip()
     try:
         json.loads(last or b"{}")

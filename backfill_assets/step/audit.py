@@ -7,7 +7,8 @@ from datetime import date, timedelta
 
 from pyspark.sql import DataFrame
 
-from backfill_assets.quality.profile import DayProfile, offending_rows, profiles, repeated_keys
+from backfill_assets.quality.day import DayProfile
+from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
 from backfill_assets.quality.rules import TRAILING_DAYS, Verdict
 from backfill_assets.step.due import AcceptedBuilds
 from backfill_assets.step.rows import Computed
@@ -23,7 +24,7 @@ class Audited:
 
     profile: DayProfile
     verdicts: Sequence[Verdict]
-    rows_at_fault: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    failing_rows: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -33,21 +34,21 @@ class Audited:
         """The rules that refused the day, with figures and rows."""
         reasons = []
         for verdict in (v for v in self.verdicts if v.refuses):
-            rows = "".join(f"\n      {row}" for row in self.rows_at_fault.get(verdict.rule, ()))
+            rows = "".join(f"\n      {row}" for row in self.failing_rows.get(verdict.rule, ()))
             reasons.append(f"{verdict.rule}: {verdict.message}{rows}")
         return "; ".join(reasons)
 
 
 def audit(table: Table, computed: Computed, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
     """Judge every one of `days`, in order, those without any row too."""
-    rows, faults = computed.after, computed.type_faults
+    rows, faults = computed.after, computed.schema_mismatches
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
     failed = 0
     for day in sorted(days):
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
-            type_faults=faults,
+            schema_mismatches=faults,
             trailing_rows=_trailing(table, day, accepted, audited),
             compared_rows={t.name: b.rows for t in table.compared_with if (b := accepted.get((t.name, day)))},
         )

@@ -16,7 +16,7 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
-def committed(
+def commit_days(
     table: Table,
     judgements: Sequence[Judgement],
     commit: Commit,
@@ -50,7 +50,7 @@ def _after_others(
             "This run wrote nothing. Run it again."
         )
     return [
-        replace(each, outcome="accepted", stays_at=-1) if each.day in moved and each.outcome == "unchanged" else each
+        replace(each, outcome="accepted", unchanged_since=-1) if each.day in moved and each.outcome == "unchanged" else each
         for each in judgements
     ]
 

@@ -7,9 +7,8 @@ from enum import StrEnum
 from functools import cache, partial
 from typing import NamedTuple
 
-from backfill_assets.calendar import Calendar, ranges
+from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.latest import Partition
 from backfill_assets.lake.record import Build
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table
@@ -53,7 +52,7 @@ class Due:
     inputs: dict[date, Inputs] = field(default_factory=dict)
 
 
-def sort_out(
+def days_due(
     table: Table,
     days: Sequence[date],
     workspace: Workspace,

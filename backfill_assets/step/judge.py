@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from backfill_assets.lake.record import Build, Outcome
 from backfill_assets.lake.table_state import intact_days
-from backfill_assets.quality.profile import DayProfile
+from backfill_assets.quality.day import DayProfile
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import AcceptedBuilds, Due, Inputs
 from backfill_assets.step.request import StepRequest
@@ -18,17 +18,17 @@ NO_INPUTS = Inputs()
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one day comes to, before it is known in which commit. `stays_at`: the version that an unchanged day is in."""
+    """What one day comes to, before it is known in which commit. `unchanged_since`: the version that an unchanged day is in."""
 
     day: date
     outcome: Outcome
     message: str = ""
     inputs: Inputs = NO_INPUTS
     audited: Audited | None = None
-    stays_at: int = -1
+    unchanged_since: int = -1
 
 
-def judged(
+def judge_days(
     table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds, workspace: Workspace
 ) -> list[Judgement]:
     """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from."""
@@ -43,8 +43,8 @@ def judged(
         message = f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
         inputs = _with_own(due.inputs[day], table, own, fingerprints)
         outcome: Outcome = "failed" if message else "unchanged" if day in intact else "accepted"
-        stays_at = before[day].delta_version if outcome == "unchanged" else -1
-        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], stays_at)
+        unchanged_since = before[day].delta_version if outcome == "unchanged" else -1
+        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], unchanged_since)
         if outcome != "failed":
             fingerprints[day] = audited[day].profile.fingerprint
     return list(judgements.values())
@@ -85,8 +85,8 @@ def record(
         inputs=judgement.inputs.tables,
         delivered=judgement.inputs.delivered,
         input_versions=dict(versions or {}),
-        checks=[asdict(v) | {"rows": list(audited.rows_at_fault.get(v.rule, ()))} for v in audited.verdicts] if audited else (),
-        delta_version=judgement.stays_at,
+        checks=[asdict(v) | {"rows": list(audited.failing_rows.get(v.rule, ()))} for v in audited.verdicts] if audited else (),
+        delta_version=judgement.unchanged_since,
         seconds=round(seconds, 3),
         write_mode=request.write_mode,
         identity=request.identity,

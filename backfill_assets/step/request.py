@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from backfill_assets.calendar import Calendar, days_around
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Calendar, Partition, days_around
 from backfill_assets.lake.record import Build, WriteMode
 from backfill_assets.tables.declaration import Table
 

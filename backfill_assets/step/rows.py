@@ -15,7 +15,8 @@ from backfill_assets.lake.merge import MergeCommit
 from backfill_assets.lake.reading import read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
 from backfill_assets.lake.slice import DataFile, Slice, condition
-from backfill_assets.quality.profile import DayProfile, type_faults
+from backfill_assets.quality.day import DayProfile
+from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
 from backfill_assets.step.read import read_inputs
 from backfill_assets.step.request import StepRequest
@@ -32,18 +33,18 @@ SMALL = 4 * 2**20
 class Computed:
     """`after`: every row the days will hold, which is what is audited. `commit`: puts the days that pass into the table.
 
-    With `type_faults` (columns that are not as declared) nothing was computed, and no day passes. `profiles` are those of
+    With `schema_mismatches` (columns that are not as declared) nothing was computed, and no day passes. `profiles` are those of
     `after`, where they are known already.
     """
 
     after: DataFrame
     commit: Commit
-    type_faults: Sequence[str] = ()
+    schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
 
 
 @contextmanager
-def computed(
+def compute_days(
     table: Table,
     days: Sequence[date],
     request: StepRequest,
@@ -55,7 +56,7 @@ def computed(
     """Compute `days` once, for the audit and the commit; what is not committed is removed at the end."""
     folder, column = workspace.lake.path(table.name), table.partition_by
     new, size = _new_rows(table, days, workspace, spark=spark, versions=versions)
-    faults = type_faults(new.schema, schema_of(spark, table.columns))
+    faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
         return

@@ -16,15 +16,15 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.recovery import recover_newest
-from backfill_assets.lake.running_steps import Work, marked_running
+from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import audit
-from backfill_assets.step.commit import committed
-from backfill_assets.step.due import AcceptedBuilds, Due, Inputs, sort_out
-from backfill_assets.step.judge import Judgement, judged, record
+from backfill_assets.step.commit import commit_days
+from backfill_assets.step.due import AcceptedBuilds, Due, Inputs, days_due
+from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.read import versions_of_inputs
 from backfill_assets.step.request import StepRequest, StepResult
-from backfill_assets.step.rows import computed
+from backfill_assets.step.rows import compute_days
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -53,7 +53,7 @@ class Step:
         recover_newest(lake.ledger, relevant)
         builds = latest(lake.ledger, relevant)
         versions, accepted = versions_of_inputs(table, lake), builds.accepted
-        due = sort_out(
+        due = days_due(
             table,
             days,
             self.workspace,
@@ -62,7 +62,7 @@ class Step:
             already=self._appended(days),
             failed=request.failed(table, builds.last, self.workspace.calendar),
         )
-        with marked_running(lake.root, Work(table.name, due.compute, request.run, request.plan)):
+        with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
         return StepResult(table, built, self._whole(due.up_to_date), due.blocked)
 
@@ -119,10 +119,10 @@ class Step:
             seconds, at = (time.monotonic() - started) / len(judgements), datetime.now(UTC)
             return [record(each, table, request, at=at, versions=versions, seconds=seconds) for each in judgements]
 
-        with computed(table, due.compute, request, workspace, spark=self.spark(), versions=versions) as rows:
+        with compute_days(table, due.compute, request, workspace, spark=self.spark(), versions=versions) as rows:
             audited = audit(table, rows, due.compute, accepted)
-            judgements = judged(table, due, audited, accepted, workspace)
-            return committed(table, judgements, rows.commit, records, accepted, request, workspace)
+            judgements = judge_days(table, due, audited, accepted, workspace)
+            return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)
 
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
         """Record days that could not be computed."""

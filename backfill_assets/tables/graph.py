@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
-from backfill_assets.calendar import Calendar, ClippedWindow, days_around_any
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Calendar, ClippedWindow, Partition, days_around_any
 from backfill_assets.tables.declaration import Table
 
 

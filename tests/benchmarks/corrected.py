@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as Drawn
 
-from backfill_assets.cli.run import shown_on
+from backfill_assets.cli.run import carry_out_and_show
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
@@ -43,7 +43,7 @@ def measure(root: Path) -> None:
             request = RebuildRequest(partitions=days, only="outdated" if seconds else "", downstream=True)
             plan = make_plan(request, workspace).plan
             rebuild = rebuild_of(plan.id, workspace, dagster=servers.dagster, who="benchmark")
-            end = shown_on(console, rebuild, workspace)
+            end = carry_out_and_show(console, rebuild, workspace)
             took = (end.at - end.started).total_seconds()
             seconds = seconds or took
             builds = Counter(b.outcome for b in workspace.lake.ledger.builds() if b.plan == plan.id)

@@ -13,7 +13,7 @@ from backfill_assets.datasets.outages.raw import rejected_lines
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.running_steps import Work, marked_running
+from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import delivered_for
 from tests.cli.test_app import backfill
@@ -107,7 +107,7 @@ def test_a_refused_day_is_explained_by_what_refused_it(home):
 def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home):
     """Also to `--why`, which tells for which plan and since when, and to `plan`, which leaves it to that run."""
     since = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
-    with marked_running(str(home / "lake"), Work(NAME, days(2, 3), "run-3", "plan-1", since)):
+    with mark_running(str(home / "lake"), RunningStep(NAME, days(2, 3), "run-3", "plan-1", since)):
         lines = asked("--target", NAME, home=home).stdout.splitlines()
         why, values = asked("--why", NAME, "2019-08-17", home=home), asked("--json", "--target", NAME, home=home)
         details = json.loads(asked("--why", NAME, "2019-08-17", "--json", home=home).stdout)

@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 
-from backfill_assets.calendar import as_day, between
+from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
@@ -30,7 +30,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.step.due import sort_out
+from backfill_assets.step.due import days_due
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
@@ -192,7 +192,7 @@ class Server:
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
                 accepted, failed = self.record.accepted, request.failed(table, self.record.last, self.graph.calendar)
                 force = request.forced(table, [day], accepted)
-                due = sort_out(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
+                due = days_due(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
                 if not due.compute:
                     continue
                 self.built[table.name, day] += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.journeys.servers import environment
-from tests.journeys.station import FIRST, PATIENCE_S
+from tests.journeys.station import FIRST, TIMEOUT_S
 from tests.suite import made_once
 from tests.world import NAMES
 
@@ -32,7 +32,7 @@ def demo(home: Path, *, own_engine: bool = True) -> Demo:
     command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            printed, _ = process.communicate(timeout=PATIENCE_S)
+            printed, _ = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.terminate()  # it ends its servers itself: killed, it would leave them at work
             printed, _ = process.communicate()

@@ -18,7 +18,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.lake.engine import TOKEN_VARIABLE
 from backfill_assets.servers.child import free_port
-from backfill_assets.servers.home import running
+from backfill_assets.servers.home import servers_record
 from tests.journeys.station import FIRST, Station, eventually
 from tests.suite import connect
 
@@ -73,7 +73,7 @@ class Up:
         assert self.process
         family = psutil.Process(self.process.pid).children(recursive=True)
         self.process.terminate()
-        assert (self.process.wait(timeout=90), running(self.home)) == (0, None)
+        assert (self.process.wait(timeout=90), servers_record(self.home)) == (0, None)
         assert [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -19,10 +19,10 @@ from backfill_assets.lake.store import Lake
 from tests.journeys import questions
 
 FIRST = date(2019, 8, 15)
-PATIENCE_S = 900
+TIMEOUT_S = 900
 
 
-def eventually(look: Callable[[], Any], *, what: str, patience: float = PATIENCE_S) -> Any:
+def eventually(look: Callable[[], Any], *, what: str, patience: float = TIMEOUT_S) -> Any:
     """The first true answer of `look`."""
     again = retry_if_result(lambda found: not found)
     try:
@@ -124,7 +124,7 @@ class Station:
 
 
 def ended(process: subprocess.Popen[str], code: int) -> str:
-    printed, _ = process.communicate(timeout=PATIENCE_S)
+    printed, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == code, printed
     return printed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_assets.servers.home import running
+from backfill_assets.servers.home import servers_record
 from tests.journeys.demo import Demo, demo, demo_once
 from tests.world import NAMES, ROWS_OF_SIXTY_DAYS
 
@@ -17,7 +17,7 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     outcome = first.outcome()
     assert {name: row[:4] for name, row in outcome.items()} == dict.fromkeys(NAMES, ("60 of 60", "60", "0", "0"))
     assert {name: outcome[name][4] for name in ROWS_OF_SIXTY_DAYS} == {n: f"{rows:,}" for n, rows in ROWS_OF_SIXTY_DAYS.items()}
-    assert running(first.home) is None
+    assert servers_record(first.home) is None
 
 
 def test_a_second_demo_finds_everything_up_to_date(first):

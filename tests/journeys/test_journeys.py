@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
 from backfill_assets.errors import UsageError
-from backfill_assets.servers.home import running
+from backfill_assets.servers.home import servers_record
 from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
 from tests.journeys.servers import station_on
@@ -201,7 +201,7 @@ def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mende
 
 
 def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(station: Station):
-    before = running(station.home)
+    before = servers_record(station.home)
     assert before is not None
     engine = psutil.Process(before.children["engine"])
 
@@ -216,7 +216,7 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     os.kill(engine.pid, signal.SIGKILL)
 
     assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
-    after = running(station.home)
+    after = servers_record(station.home)
     assert after is not None
     assert after.children["engine"] != engine.pid
     (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.lake.audit_trail import BuildFilter, lines_by_run, select
-from backfill_assets.lake.recovery import Trail
+from backfill_assets.lake.recovery import BuildHistory
 from tests.deliveries import day, days
 from tests.lake.builds import build
 
 
 def lines(*builds, left_out=(), fold=True):
     """Of each run, its lines as (outcome, days, recorded)."""
-    by_run = lines_by_run([*builds, *left_out], Trail(builds, left_out), fold=fold)
+    by_run = lines_by_run([*builds, *left_out], BuildHistory(builds, left_out), fold=fold)
     return {run: [(line.example.outcome, line.days, line.recorded) for line in lines] for run, lines in by_run.items()}
 
 
@@ -58,7 +58,7 @@ def test_in_full_every_build_is_a_line():
 
 def test_each_message_comes_with_the_first_day_that_has_it():
     builds = [build(n, outcome="failed", message=said) for n, said in enumerate(["late", "empty", "late"])]
-    (line,) = lines_by_run(builds, Trail(builds, []), fold=True)["r"]
+    (line,) = lines_by_run(builds, BuildHistory(builds, []), fold=True)["r"]
     assert list(line.messages().items()) == [("late", day(0)), ("empty", day(1))]
 
 

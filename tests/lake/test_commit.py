@@ -287,7 +287,7 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
 
 
 def test_more_files_than_spark_should_look_at_are_read_by_delta(given, monkeypatch):
-    monkeypatch.setattr("backfill_assets.lake.reading.MOST_PATHS", 2)
+    monkeypatch.setattr("backfill_assets.lake.reading.MAX_PATHS", 2)
     days = [FIRST + timedelta(days=n) for n in range(4)]
     given.commit(*[row(day, 1) for day in days], days=tuple(days))
     assert given.by_slice(0, days) == [(day, 1) for day in days]

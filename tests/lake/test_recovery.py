@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.recovery import recover, tables_in, trail
+from backfill_assets.lake.recovery import build_history, recover, tables_in
 from tests.deliveries import day
 from tests.lake.builds import FULL, TABLE, build, commit
 
@@ -14,7 +14,7 @@ def test_builds_that_a_crash_left_out_are_seen_apart_from_those_recorded(tmp_pat
     commit(tmp_path, build(0))
     ledger.append([build(0, delta_version=0)])
     commit(tmp_path, build(1, 1))
-    builds = trail(ledger, [TABLE])
+    builds = build_history(ledger, [TABLE])
     assert ([b.day for b in builds.recorded], [b.day for b in builds.unrecorded]) == ([day(0)], [day(1)])
     assert [b.delta_version for b in builds.builds()] == [0, 1]
 
@@ -39,7 +39,7 @@ def test_a_ledger_that_is_gone_is_written_again_from_the_commits(tmp_path):
 
 def test_only_the_columns_named_are_read(tmp_path):
     Ledger(str(tmp_path)).append([FULL])
-    (builds,) = trail(Ledger(str(tmp_path)), [TABLE], ("table", "day", "outcome", "run", "code_version", "at")).recorded
+    (builds,) = build_history(Ledger(str(tmp_path)), [TABLE], ("table", "day", "outcome", "run", "code_version", "at")).recorded
     assert (builds.run, builds.checks, builds.rows) == (FULL.run, (), 0)
 
 

@@ -11,20 +11,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backfill_assets.lake.running_steps import Work, marked_running, running
+from backfill_assets.lake.running_steps import RunningStep, mark_running, running_steps
 from tests.deliveries import day, days
 
 NAME = "raw/events"
 SINCE = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)
-WORK = Work(NAME, days(0, 2), "a run", "a plan", SINCE)
+WORK = RunningStep(NAME, days(0, 2), "a run", "a plan", SINCE)
 
 # A step that has started a process of its own, as Spark's driver is; killed, it cannot say goodbye, and its child lives on.
 # Nobody waits for these sleeps: both are up until the test ends them.
 AT_WORK = """
 import subprocess, sys, time
 from datetime import date
-from backfill_assets.lake.running_steps import Work, marked_running
-with marked_running(sys.argv[1], Work("raw/events", [date(2019, 8, 15)], "a run")):
+from backfill_assets.lake.running_steps import RunningStep, mark_running
+with mark_running(sys.argv[1], RunningStep("raw/events", [date(2019, 8, 15)], "a run")):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(child.pid, flush=True)
     time.sleep(600)
@@ -36,20 +36,20 @@ def markers(root: Path) -> list[Path]:
 
 
 def seen(root: Path) -> dict[object, str]:
-    return {partition: work.run for partition, work in running(str(root)).items()}
+    return {partition: work.run for partition, work in running_steps(str(root)).items()}
 
 
 def test_work_is_seen_with_run_plan_and_since_when_and_not_once_it_is_done(tmp_path):
-    with marked_running(str(tmp_path), WORK):
-        assert running(str(tmp_path)) == {(NAME, day(0)): WORK, (NAME, day(2)): WORK}
-    assert running(str(tmp_path)) == {}
+    with mark_running(str(tmp_path), WORK):
+        assert running_steps(str(tmp_path)) == {(NAME, day(0)): WORK, (NAME, day(2)): WORK}
+    assert running_steps(str(tmp_path)) == {}
     assert markers(tmp_path) == []
 
 
 def test_work_that_fails_is_not_seen_after_and_its_error_comes_through(tmp_path):
-    with pytest.raises(FileNotFoundError, match="the work's own"), marked_running(str(tmp_path), WORK):
+    with pytest.raises(FileNotFoundError, match="the work's own"), mark_running(str(tmp_path), WORK):
         raise FileNotFoundError("the work's own")
-    assert (running(str(tmp_path)), markers(tmp_path)) == ({}, [])
+    assert (running_steps(str(tmp_path)), markers(tmp_path)) == ({}, [])
 
 
 def test_a_process_killed_at_work_is_not_seen_and_the_next_step_removes_its_marker(tmp_path):
@@ -64,7 +64,7 @@ def test_a_process_killed_at_work_is_not_seen_and_the_next_step_removes_its_mark
         left = markers(tmp_path)
         assert (seen(tmp_path), len(left)) == ({}, 1)
         assert markers(tmp_path) == left
-        with marked_running(str(tmp_path), WORK):
+        with mark_running(str(tmp_path), WORK):
             assert left[0] not in markers(tmp_path)
             assert len(markers(tmp_path)) == 1
     finally:
@@ -73,28 +73,28 @@ def test_a_process_killed_at_work_is_not_seen_and_the_next_step_removes_its_mark
 
 def test_many_readers_at_once_see_a_step_at_work_and_none_sees_another_reader(tmp_path):
     dead = tmp_path / "_locks" / "running" / "raw.other.json"
-    with marked_running(str(tmp_path), WORK), ThreadPoolExecutor(8) as readers:
-        dead.write_text(Work("raw/other", days(0), "dead").to_json())
+    with mark_running(str(tmp_path), WORK), ThreadPoolExecutor(8) as readers:
+        dead.write_text(RunningStep("raw/other", days(0), "dead").to_json())
         found = list(readers.map(lambda _: seen(tmp_path), range(400)))
     assert {tuple(sorted(each.items())) for each in found} == {(((NAME, day(0)), "a run"), ((NAME, day(2)), "a run"))}
 
 
 def test_a_reader_that_stays_hinders_no_step_and_does_not_look_like_one(tmp_path):
-    with marked_running(str(tmp_path), WORK):
+    with mark_running(str(tmp_path), WORK):
         (marker,) = markers(tmp_path)
         text = marker.read_text()
     marker.write_text(text)  # as a dead process leaves it
     with marker.open("rb") as file:
         flock(file, LOCK_SH)
         assert seen(tmp_path) == {}
-        with marked_running(str(tmp_path), Work("raw/other", days(1), "another")):
+        with mark_running(str(tmp_path), RunningStep("raw/other", days(1), "another")):
             assert seen(tmp_path) == {("raw/other", day(1)): "another"}
     assert markers(tmp_path) == []
 
 
 def test_steps_at_work_on_one_table_and_one_day_are_all_there_and_the_first_is_named(tmp_path):
-    later = Work(NAME, days(2, 3), "later", since=datetime(2019, 9, 2, tzinfo=UTC))
-    with marked_running(str(tmp_path), later), marked_running(str(tmp_path), WORK):
+    later = RunningStep(NAME, days(2, 3), "later", since=datetime(2019, 9, 2, tzinfo=UTC))
+    with mark_running(str(tmp_path), later), mark_running(str(tmp_path), WORK):
         assert seen(tmp_path) == {(NAME, day(0)): "a run", (NAME, day(2)): "a run", (NAME, day(3)): "later"}
     assert markers(tmp_path) == []
 
@@ -113,7 +113,7 @@ def test_steps_at_work_on_one_table_and_one_day_are_all_there_and_the_first_is_n
 )
 @pytest.mark.parametrize("held", [True, False], ids=["locked", "not locked"])
 def test_a_marker_that_cannot_be_read_says_nothing_of_the_others(tmp_path, contents, held):
-    with marked_running(str(tmp_path), Work("raw/other", days(1), "another")):
+    with mark_running(str(tmp_path), RunningStep("raw/other", days(1), "another")):
         spoilt = tmp_path / "_locks" / "running" / "raw.events.json"
         spoilt.write_bytes(contents)
         (spoilt.parent / "folder.json").mkdir()
@@ -126,13 +126,13 @@ def test_a_marker_that_cannot_be_read_says_nothing_of_the_others(tmp_path, conte
 def test_a_step_that_cannot_put_up_a_marker_works_unseen(tmp_path):
     (tmp_path / "_locks").write_text("in the way of the folder")
     done = []
-    with marked_running(str(tmp_path), WORK):
+    with mark_running(str(tmp_path), WORK):
         done.append(seen(tmp_path))
     assert done == [{}]
 
 
 def test_nothing_is_written_for_no_days_nor_into_an_object_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with marked_running(str(tmp_path), Work(NAME, [], "a run")), marked_running("memory://lake", WORK):
-        assert (running(str(tmp_path)), running("memory://lake")) == ({}, {})
+    with mark_running(str(tmp_path), RunningStep(NAME, [], "a run")), mark_running("memory://lake", WORK):
+        assert (running_steps(str(tmp_path)), running_steps("memory://lake")) == ({}, {})
     assert list(tmp_path.rglob("*")) == []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.spark_conf import settle
+from backfill_assets.lake.spark_conf import apply_conf
 from backfill_assets.orchestration.spark import SparkResource
 from tests.lake.sessions import in_a_process
 
@@ -36,14 +36,14 @@ class Running:
 )
 def test_a_setting_that_can_hold_holds(name, value):
     conf = Running()
-    settle(conf, {name: value}, "the engine")
+    apply_conf(conf, {name: value}, "the engine")
     assert conf.values == Running().values | {name: value}
 
 
 def test_settings_that_come_too_late_are_all_named_with_the_remedy_and_nothing_is_set():
     conf, late = Running(), {"spark.executor.instances": "8", "spark.driver.memory": "9g"}
     with pytest.raises(UsageError) as refused:
-        settle(conf, {"spark.sql.shuffle.partitions": "64"} | late, "the engine at sc://host:15002")
+        apply_conf(conf, {"spark.sql.shuffle.partitions": "64"} | late, "the engine at sc://host:15002")
     assert str(refused.value) == (
         "spark.executor.instances=8, spark.driver.memory=9g cannot be set for one plan: the engine at sc://host:15002 is "
         "running already, and takes this when it starts, if at all. Nothing was computed. Start it with the setting "

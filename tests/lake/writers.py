@@ -13,7 +13,7 @@ from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.commit import FileCommit, commit_and_record
-from backfill_assets.lake.files import measured
+from backfill_assets.lake.files import data_file_of
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.session import start
 from backfill_assets.lake.slice import DataFile
@@ -65,7 +65,7 @@ def written(folder: str, at: date) -> DataFile:
     path.parent.mkdir(parents=True)
     pq.write_table(pa.table({"number": pa.array([(at - FIRST).days], pa.int64())}), path)
     store = pyarrow.fs.SubTreeFileSystem(folder, pyarrow.fs.LocalFileSystem())
-    return measured(store, store.get_file_info(str(path.relative_to(folder))), at)
+    return data_file_of(store, store.get_file_info(str(path.relative_to(folder))), at)
 
 
 def steps(root: str, writer: int) -> None:

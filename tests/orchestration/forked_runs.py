@@ -21,7 +21,7 @@ from backfill_assets.servers.child import Child, stop
 from tests.journeys.station import eventually
 
 LAUNCHER = {"module": "backfill_assets.orchestration.run_launcher", "class": "ForkingRunLauncher"}
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 WRITES = """
 from pathlib import Path
@@ -59,7 +59,7 @@ def run_starter_in(folder: Path) -> Iterator[Child]:
     starter = Child("run-starter", command, dict(os.environ), folder / "starter.log", folder)
     starter.start()
     try:
-        eventually(lambda: (folder / "starter").exists() or not starter.alive, what="the run starter", patience=PATIENCE_S)
+        eventually(lambda: (folder / "starter").exists() or not starter.alive, what="the run starter", patience=TIMEOUT_S)
         assert starter.alive, starter.log_tail(20)
         yield starter
     finally:
@@ -101,7 +101,7 @@ class Launches:
         self.declare(WAITS, "begun")
         self.written.unlink(missing_ok=True)
         run_id = self.launch()
-        eventually(self.written.exists, what="the step began", patience=PATIENCE_S)
+        eventually(self.written.exists, what="the step began", patience=TIMEOUT_S)
         return self.run(run_id)
 
     def run(self, run_id: str) -> DagsterRun:
@@ -111,12 +111,12 @@ class Launches:
 
     def ended(self, run_id: str) -> DagsterRun:
         """The run, as soon as it is over."""
-        eventually(lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=PATIENCE_S)
+        eventually(lambda: self.run(run_id).is_finished, what=f"run {run_id} over", patience=TIMEOUT_S)
         return self.run(run_id)
 
     def gone(self, run: DagsterRun) -> None:
         """Wait until the run's process is gone."""
-        eventually(lambda: process_of(run) is None, what="the process gone", patience=PATIENCE_S)
+        eventually(lambda: process_of(run) is None, what="the process gone", patience=TIMEOUT_S)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from backfill_assets.orchestration import run_starter
-from backfill_assets.orchestration.run_starter import started
+from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 from tests.orchestration.forked_runs import launches_in, run_starter_in
@@ -23,7 +23,7 @@ def test_the_starter_imports_nothing_that_a_run_must_load_as_it_is_on_disk():
 
 
 def test_where_no_starter_listens_nothing_is_started_and_the_error_says_so(tmp_path: Path):
-    with pytest.raises(FileNotFoundError), started(tmp_path / "starter", ["--version"]):
+    with pytest.raises(FileNotFoundError), start_run(tmp_path / "starter", ["--version"]):
         pass
 
 

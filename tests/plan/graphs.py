@@ -4,8 +4,7 @@ from datetime import date
 
 from hypothesis import strategies as st
 
-from backfill_assets.calendar import Calendar
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.plan.selection import Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.declaration import Table

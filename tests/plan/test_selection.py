@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.plan.selection import OUTDATED, STATES, Selection, Selector, select
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.latest import Latest, Partition
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
-from backfill_assets.step.due import sort_out
+from backfill_assets.step.due import days_due
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Delivery, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
@@ -137,7 +137,7 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
     status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
     for table in CHAIN:
         for at in CALENDAR.days():
-            due = sort_out(table, [at], workspace, accepted=accepted)
+            due = days_due(table, [at], workspace, accepted=accepted)
             known = status.partitions[table.name, at].state == State.UP_TO_DATE
             moved_away = at in due.undelivered and (table.name, at) in accepted
             blocked = at in due.blocked and (table.name, at) in accepted

@@ -13,15 +13,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
+from backfill_assets.quality.day import EMPTY_DAY
 from backfill_assets.quality.profile import (
-    EMPTY_DAY,
     SAMPLE_SIZE,
     DayProfile,
     offending_rows,
     profiles,
     repeated_keys,
     row_hash,
-    type_faults,
+    schema_mismatches,
 )
 from tests.quality.rows_of_any_kind import ROWS, Row, day, frame, value
 
@@ -159,4 +159,4 @@ def test_no_more_than_five_rows_are_shown(keyed, condition, shown):
 def test_columns_that_differ_from_the_declared_ones_are_named(spark):
     found = spark.createDataFrame([], "a STRING, b INT, c STRING").schema
     declared = spark.createDataFrame([], "a STRING, b BIGINT, d STRING").schema
-    assert type_faults(found, declared) == ["d is missing", "c is not declared", "b is int, declared bigint"]
+    assert schema_mismatches(found, declared) == ["d is missing", "c is not declared", "b is int, declared bigint"]

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from backfill_assets.quality.profile import DayProfile
+from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.rules import (
     has_rows,
     no_nulls,
@@ -49,8 +49,8 @@ WEEK = {"trailing_rows": [100] * 7}
             id="six days say nothing of what is usual",
         ),
         pytest.param(no_nulls("a"), {"nulls": {"a": 1}}, False, "null: a 1 of 100", id="one null"),
-        pytest.param(no_nulls("a"), {"nulls": {"b": 1}}, True, "nulls at most 0.00%", id="a null in another column"),
-        pytest.param(nulls_at_most(0.05, "a"), {"nulls": {"a": 5}}, True, "nulls at most 5.00%", id="the share itself"),
+        pytest.param(no_nulls("a"), {"nulls": {"b": 1}}, True, "null values at most 0.00%", id="a null in another column"),
+        pytest.param(nulls_at_most(0.05, "a"), {"nulls": {"a": 5}}, True, "null values at most 5.00%", id="the share itself"),
         pytest.param(nulls_at_most(0.05, "a", "b"), {"nulls": {"a": 5, "b": 6}}, False, "null: b 6 of 100", id="over"),
         pytest.param(unique_key(), {"repeated_keys": 2}, False, "2 keys more than once", id="keys twice"),
         pytest.param(unique_key(), {}, True, "every key once", id="keys once"),
@@ -65,7 +65,7 @@ WEEK = {"trailing_rows": [100] * 7}
             unparsed_at_most(0.05, ["customers"]),
             {"measures": {"unparsed_customers": 5}},
             True,
-            "unreadable at most 5.00%",
+            "unreadable values at most 5.00%",
             id="a few unreadable values",
         ),
         pytest.param(
@@ -82,7 +82,7 @@ WEEK = {"trailing_rows": [100] * 7}
             "5 of 100 lines in raw/rejected_lines",
             id="a twentieth of the lines rejected",
         ),
-        pytest.param(types_as_declared(), {"type_faults": ["a is int"]}, False, "a is int", id="another type"),
+        pytest.param(types_as_declared(), {"schema_mismatches": ["a is int"]}, False, "a is int", id="another type"),
         pytest.param(types_as_declared(), {}, True, "as declared", id="types as declared"),
     ],
 )  # fmt: skip
@@ -109,10 +109,14 @@ def test_a_warning_is_told_and_refuses_nothing():
         pytest.param(lambda: rows_within(-1, 1), id="a negative share"),
         pytest.param(lambda: nulls_at_most(1, "a"), id="a share of everything"),
         pytest.param(lambda: nulls_at_most(-0.1, "a"), id="a negative share of nulls"),
+        pytest.param(lambda: no_nulls(), id="no nulls in no column"),
+        pytest.param(lambda: nulls_at_most(0.1), id="few nulls in no column"),
+        pytest.param(lambda: unparsed_at_most(0.1, []), id="few unreadable values in no column"),
+        pytest.param(lambda: rows_between(), id="any number of rows"),
         pytest.param(lambda: unparsed_at_most(5, ["a"]), id="five instead of five percent unreadable"),
         pytest.param(lambda: rejected_at_most(5, "t"), id="five instead of five percent rejected"),
     ],
 )
 def test_bounds_that_make_no_sense_are_refused_when_the_rule_is_defined(define):
-    with pytest.raises(ValueError, match=r"\d"):
+    with pytest.raises(ValueError, match=r"\d|any day"):
         define()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from backfill_assets.lake.latest import Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions

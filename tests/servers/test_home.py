@@ -12,7 +12,7 @@ import pytest
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.engine import Engine, as_properties, engine_command
 from backfill_assets.servers.child import Child, stop
-from backfill_assets.servers.home import Running, environment, only_servers, prepare, running
+from backfill_assets.servers.home import ServersRecord, environment, only_servers, prepare, servers_record
 from backfill_assets.settings import read_settings
 
 # A server that runs until the test stops it; nothing waits for the sleep.
@@ -26,14 +26,14 @@ def settings(tmp_path):
 
 def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address_of_the_first(settings):
     with only_servers(settings):
-        Running("http://127.0.0.1:3111", os.getpid(), {}).write(settings.home)
+        ServersRecord("http://127.0.0.1:3111", os.getpid(), {}).write(settings.home)
         with (
             pytest.raises(UsageError, match=rf"already run on .* at http://127.0.0.1:3111 \(process {os.getpid()}\)"),
             only_servers(settings),
         ):
             pass
-        assert running(settings.home) == Running("http://127.0.0.1:3111", os.getpid(), {})
-    assert running(settings.home) is None
+        assert servers_record(settings.home) == ServersRecord("http://127.0.0.1:3111", os.getpid(), {})
+    assert servers_record(settings.home) is None
 
 
 def test_children_of_servers_that_were_killed_are_stopped_at_the_next_start(settings, tmp_path):
@@ -41,7 +41,7 @@ def test_children_of_servers_that_were_killed_are_stopped_at_the_next_start(sett
     orphan.start()
     try:
         settings.home.mkdir()
-        Running("http://127.0.0.1:3111", 2**22 + 1, {"daemon": orphan.pid}).write(settings.home)
+        ServersRecord("http://127.0.0.1:3111", 2**22 + 1, {"daemon": orphan.pid}).write(settings.home)
         with only_servers(settings):
             assert not orphan.alive
     finally:

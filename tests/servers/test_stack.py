@@ -9,8 +9,8 @@ import pytest
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.engine import Engine
 from backfill_assets.servers.child import Child, stop
-from backfill_assets.servers.home import running
-from backfill_assets.servers.stack import MOST_RESTARTS, Servers, servers_of
+from backfill_assets.servers.home import servers_record
+from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
 from backfill_assets.settings import read_settings
 
 # A server that runs until the test stops it; nothing waits for the sleep.
@@ -48,7 +48,7 @@ def test_an_engine_that_died_is_restarted_and_a_message_says_so(servers):
     engine = stack.children["engine"]
     assert (engine.alive, engine.pid != before) == (True, True)
     assert messages == [f"The engine died and was restarted (process {engine.pid}). Log: {engine.log}"]
-    record = running(stack.settings.home) or pytest.fail("no record")
+    record = servers_record(stack.settings.home) or pytest.fail("no record")
     assert (record.children["engine"], record.engine_port) == (engine.pid, 15999)
 
 
@@ -57,12 +57,12 @@ def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers)
     engine = stack.children["engine"]
     kill(engine)
     engine.command = [sys.executable, "-c", DYING]
-    for _ in range(MOST_RESTARTS):
+    for _ in range(MAX_RESTARTS):
         stack.check()
         assert engine.process.wait(timeout=30) == 7
     with pytest.raises(ServiceUnavailable, match=r"out of memory\nIts log: .*engine.log. It was restarted 3 times"):
         stack.check()
-    assert len(messages) == MOST_RESTARTS
+    assert len(messages) == MAX_RESTARTS
 
 
 @pytest.mark.parametrize("name", ["webserver", "daemon"])

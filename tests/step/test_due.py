@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.step.due import Due, sort_out
+from backfill_assets.step.due import Due, days_due
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
 
 
 def sorted_out(what, numbers, accepted, **options) -> Due:
-    return sort_out(
+    return days_due(
         what, days(*numbers), workspace_of([raw, updates, outages, history], CALENDAR), accepted=accepted, **options
     )
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backfill_assets.quality.profile import DayProfile
+from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.rules import Verdict
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due, Inputs
-from backfill_assets.step.judge import Judgement, judged, record
+from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.request import StepRequest
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, built, history, outages, updates
@@ -26,7 +26,7 @@ def audited(number: int, *verdicts: Verdict, fingerprint: str = "new", **rows) -
 def judgements(table, found: list[Audited], accepted=None) -> list[Judgement]:
     at = [each.profile.day for each in found]
     due = Due(compute=at, inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at})
-    return judged(table, due, {each.profile.day: each for each in found}, accepted or {}, WORKSPACE)
+    return judge_days(table, due, {each.profile.day: each for each in found}, accepted or {}, WORKSPACE)
 
 
 def test_a_day_that_passes_is_accepted_and_one_that_a_rule_refuses_is_not():
@@ -36,13 +36,13 @@ def test_a_day_that_passes_is_accepted_and_one_that_a_rule_refuses_is_not():
 
 
 def test_the_message_of_a_failed_day_shows_the_rows_at_fault():
-    (refused,) = judgements(outages, [audited(1, REFUSED, rows_at_fault={"has_rows": ['{"n": 1}', '{"n": 2}']})])
+    (refused,) = judgements(outages, [audited(1, REFUSED, failing_rows={"has_rows": ['{"n": 1}', '{"n": 2}']})])
     assert refused.message.splitlines() == ["has_rows: no rows", '      {"n": 1}', '      {"n": 2}']
 
 
 def test_a_day_as_before_of_a_table_that_is_gone_is_written_again():
     (again,) = judgements(outages, [audited(1, fingerprint="f")], built(outages, 1, delta_version=3))
-    assert (again.outcome, again.stays_at) == ("accepted", -1)
+    assert (again.outcome, again.unchanged_since) == ("accepted", -1)
 
 
 @pytest.mark.parametrize(

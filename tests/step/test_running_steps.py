@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
 from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.running_steps import running
+from backfill_assets.lake.running_steps import running_steps
 from tests.deliveries import arriving, day, days
 from tests.world import FOUR, OUTAGES, RAW, REJECTED, UPDATES
 
@@ -34,7 +34,7 @@ def test_a_step_is_seen_at_the_days_it_computes_and_not_at_those_up_to_date(buil
     built.run(FOUR, [REJECTED, RAW, UPDATES])
     assert [build.day for build in built.run(FOUR, table, run="mine")[OUTAGES].built] == days(1)
     assert answers == [{str(day(1)): "run mine"}]
-    assert running(str(built.root)) == {}
+    assert running_steps(str(built.root)) == {}
 
 
 def test_a_step_that_fails_is_not_seen_after(built, looking):
@@ -46,7 +46,7 @@ def test_a_step_that_fails_is_not_seen_after(built, looking):
     with pytest.raises(RuntimeError, match="the engine died"):
         built.run(days(1, 2), replace(table, compute=fail), run="mine", force=True)
     assert answers == [{str(at): "run mine" for at in days(1, 2)}]
-    assert running(str(built.root)) == {}
+    assert running_steps(str(built.root)) == {}
 
 
 def test_a_step_with_nothing_to_compute_is_not_seen(built, looking):
