@@ -65,11 +65,8 @@ def types_as_declared() -> Rule:
     """The computed columns are the declared ones, with the declared types."""
 
     def judge(day: DayProfile) -> Judged:
-        return (
-            not day.schema_mismatches,
-            "; ".join(day.schema_mismatches) or "as declared",
-            {"faults": len(day.schema_mismatches)},
-        )
+        wrong = day.schema_mismatches
+        return not wrong, "; ".join(wrong) or "as declared", {"faults": len(wrong)}
 
     return Rule("types_as_declared", "Columns and types are the declared ones.", judge)
 

@@ -139,7 +139,7 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
         (["--partitions", "2019-08-17..2019-08-16"], "The range 2019-08-17..2019-08-16 is reversed"),
         (["--why", NAME, "yesterday"], "'yesterday' is not a day."),
         (["--why", NAME, "2019-08-15..2019-08-16"], "--why explains one day of one table."),
-        (["--why", f"{NAME},raw/rejected_lines", "2019-08-15"], "--why explains one day of one table."),
+        (["--why", "raw/outage_events,raw/rejected_lines", "2019-08-15"], "--why explains one day of one table."),
         (["--why", "", "2019-08-15"], "--why explains one day of one table."),
         (["--why", "raw/nothing", "2019-08-15"], "There is no table raw/nothing."),
     ],
