@@ -64,6 +64,7 @@ def _values(build: Build) -> dict[str, Any]:
         "at": f"{build.at:%Y-%m-%d %H:%M:%S}",
         "outcome": build.outcome,
         "run": build.run,
+        "spark conf": dict(build.spark_conf),
         "plan": build.plan,
         "who": build.who,
         "reason": build.reason,
@@ -89,7 +90,7 @@ def show(console: Console, details: dict[str, Any]) -> None:
     for build in details["builds"]:
         commit = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
         console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
-        request = [f"{field} {build[field]}" for field in ("run", "plan", "who", "reason") if build[field]]
+        request = [f"{field} {build[field]}" for field in ("run", "plan", "who", "reason", "spark conf") if build[field]]
         console.print(f"    {', '.join(request)}")
         if build["delivered"]:
             console.print(f"    from the delivery: {short(build['delivered'])}")

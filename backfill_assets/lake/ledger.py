@@ -52,6 +52,7 @@ class Ledger:
             table,
             to_arrow(builds),
             mode="append",
+            schema_mode="merge",  # a ledger that an older version of this package has made
             commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
@@ -80,7 +81,8 @@ class Ledger:
             return SCHEMA.empty_table().select(list(columns) if columns else SCHEMA.names)
         if days is not None and not days:
             days = {"": None}  # of no table
-        return table.to_pyarrow_table(columns=list(columns) if columns else None, filters=_filters(days))
+        known = {field.name for field in table.schema().fields}
+        return table.to_pyarrow_table(columns=[c for c in columns if c in known] if columns else None, filters=_filters(days))
 
     def builds(self, days: Days | None = None, columns: Sequence[str] | None = None) -> list[Build]:
         """Every build of these tables and days (None: all), oldest first; one that was recorded twice counts once."""

@@ -28,7 +28,7 @@ class Build:
 
     `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the fingerprint of the day's
     source files; `day_fingerprints` maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts;
-    `delta_version` is the table's version after the build.
+    `delta_version` is the table's version after the build; `spark_conf` are Spark settings that were this request's only.
     """
 
     table: str
@@ -49,6 +49,7 @@ class Build:
     delta_version: int = -1
     seconds: float = 0.0
     write_mode: WriteMode = "overwrite"
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
     identity: str = ""
     plan: str = ""
     who: str = ""
@@ -70,7 +71,7 @@ class Build:
         return cls(**known | {"day": date.fromisoformat(entry["day"]), "at": datetime.fromisoformat(entry["at"])})
 
 
-NESTED = ("nulls", "measures", "samples", "day_fingerprints", "inputs", "input_versions", "checks")
+NESTED = ("nulls", "measures", "samples", "day_fingerprints", "inputs", "input_versions", "checks", "spark_conf")
 KINDS: dict[str, pa.DataType] = {
     "day": pa.date32(),
     "rows": pa.int64(),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.errors import ServiceUnavailable, SettingsError
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -30,15 +30,21 @@ JARS_REMEDY = (
     "BACKFILL_SPARK_JARS to local copies of delta-spark and delta-storage"
 )
 
-ALWAYS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+# What rows depend on: the same in every session.
+FIXED = {
     # Days are UTC; so is every time.
     "spark.sql.session.timeZone": "UTC",
     # A JSON object may name a field twice; the later one holds, as in Python and in JavaScript.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    # A file that is damaged or gone fails its day; passed over, its rows would be missing without notice.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
     # Not INT96, Spark's own, which has no bounds: microseconds in UTC, as Delta's timestamps are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+ALWAYS = FIXED | {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 # What makes Spark interpret expressions instead of compiling them; both are settings of a session.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -73,7 +79,19 @@ def driver_conf(settings: Settings) -> dict[str, str]:
         conf["spark.jars"] = ",".join(str(jar) for jar in settings.spark_jars)
     else:
         conf |= {"spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": ",".join(IN_SPARK_ALREADY)}
-    return conf | settings.spark_conf
+    return conf | _own(settings)
+
+
+def _own(settings: Settings) -> dict[str, str]:
+    """BACKFILL_SPARK_CONF; SettingsError where it sets something on which rows depend to another value."""
+    wrong = [f"{name}={value}" for name, value in settings.spark_conf.items() if FIXED.get(name, value) != value]
+    if wrong:
+        fixed = ", ".join(f"{name}={value}" for name, value in FIXED.items())
+        raise SettingsError(
+            f"BACKFILL_SPARK_CONF sets {', '.join(wrong)}, on which rows depend. Nothing was started. Take it out; fixed are "
+            f"{fixed}."
+        )
+    return settings.spark_conf
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
@@ -81,7 +99,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
     if not settings.spark_remote:
         return driver_conf(settings)
     fixed = ("spark.sql.extensions", "spark.sql.catalog.")
-    mine = {k: v for k, v in (ALWAYS | settings.spark_conf).items() if k.startswith("spark.sql.") and not k.startswith(fixed)}
+    mine = {k: v for k, v in (ALWAYS | _own(settings)).items() if k.startswith("spark.sql.") and not k.startswith(fixed)}
     return {"spark.remote": settings.spark_remote} | mine
 
 

@@ -3,14 +3,12 @@
 A run with a driver of its own is started with them, whatever they are. On a server the driver is everyone's, and only what
 Spark looks up session by session can be another for one run; such a session is its client's alone, so no other run notices.
 A setting that could not hold is refused before anything is read: a rebuild that quietly went on without it would be found
-out hours later.
+out hours later. Only settings that decide how rows are computed, and never which, are a plan's to choose.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
-
-from pyspark.errors import IllegalArgumentException
 
 from backfill_assets.errors import UsageError
 
@@ -26,11 +24,28 @@ class Conf(Protocol):
     def isModifiable(self, key: str, /) -> bool: ...  # noqa: N802
 
 
-def refuse_fixed(wanted: Collection[str], fixed: Collection[str]) -> None:
-    """UsageError if one of the settings is not a plan's to choose: the rows, or where they are computed, depend on it."""
-    taken = sorted(set(wanted) & set(fixed))
-    if taken:
-        raise UsageError(f"{', '.join(taken)} is the same for all and no plan's to set. Nothing was computed. Leave it out.")
+# Resources, shuffles, joins and memory. A name that ends with a dot stands for all that begin with it.
+ALLOWED = (
+    "spark.broadcast.", "spark.cores.max", "spark.databricks.delta.snapshotPartitions", "spark.default.parallelism",
+    "spark.driver.cores", "spark.driver.maxResultSize", "spark.driver.memory", "spark.driver.memoryOverhead",
+    "spark.dynamicAllocation.", "spark.executor.cores", "spark.executor.instances", "spark.executor.memory",
+    "spark.executor.memoryOverhead", "spark.kryoserializer.", "spark.locality.", "spark.memory.", "spark.network.timeout",
+    "spark.reducer.", "spark.rpc.", "spark.scheduler.", "spark.shuffle.", "spark.speculation", "spark.speculation.",
+    "spark.sql.adaptive.", "spark.sql.autoBroadcastJoinThreshold", "spark.sql.broadcastTimeout", "spark.sql.codegen.",
+    "spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes", "spark.sql.inMemoryColumnarStorage.",
+    "spark.sql.join.", "spark.sql.shuffle.partitions", "spark.task.cpus", "spark.task.maxFailures",
+)  # fmt: skip
+
+
+def refuse_unlisted(wanted: Collection[str]) -> None:
+    """UsageError if one of the settings is not a plan's to choose: rows, or where they are computed, may depend on it."""
+    unlisted = sorted(name for name in wanted if not any(name == a or (a[-1] == "." and name.startswith(a)) for a in ALLOWED))
+    if unlisted:
+        raise UsageError(
+            f"{', '.join(unlisted)} cannot be set for one plan: rows may depend on it. Nothing was computed. Leave it out. "
+            "Plans may set resources, shuffles, joins and memory, such as spark.sql.shuffle.partitions, spark.executor.memory "
+            "and spark.sql.adaptive.*."
+        )
 
 
 def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
@@ -51,6 +66,8 @@ def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
 @contextmanager
 def values_judged() -> Iterator[None]:
     """Spark judges values when a session is made and when they are set; UsageError for one that it refuses."""
+    from pyspark.errors import IllegalArgumentException
+
     try:
         yield
     except IllegalArgumentException as error:

@@ -140,6 +140,7 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         plan=plan.id if plan else "",
         who=tags.launched_by(run.tags),
         reason=options.reason or run.tags.get(tags.REASON, ""),
+        spark_conf=options.spark_conf,
     )
 
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from backfill_assets.lake.session import ALWAYS, remedies, session_conf
-from backfill_assets.lake.spark_conf import apply_conf, refuse_fixed, values_judged
+from backfill_assets.lake.session import remedies, session_conf
+from backfill_assets.lake.spark_conf import apply_conf, refuse_unlisted, values_judged
 from backfill_assets.settings import Settings
 
 
@@ -23,7 +23,7 @@ class SparkResource(LazyPySparkResource):
     def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
         """This run's session, with `conf` set in it; UsageError for a setting that can no longer be changed."""
         remote = self.spark_config.get("spark.remote")
-        refuse_fixed(conf, {"spark.master", "spark.remote", *ALWAYS})
+        refuse_unlisted(conf)
         with values_judged():
             self._init_session({} if remote else conf)
             apply_conf(self.spark_session.conf, conf, f"the engine at {remote}" if remote else "this process's driver")

@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.spark_conf import refuse_unlisted
 
 DayOrder = Literal["asc", "desc"]
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
@@ -37,7 +38,9 @@ class PlanOptions:
     canary: int = option(2, "How many days to build first; the rest starts only if they succeed. 0 for none.", least=0)
     retries: int = option(2, "How often runs that were killed or lost are launched again.", least=0)
     budget: str = option("", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given.")
-    spark_conf: Mapping[str, str] = option(dict, "Spark settings for this plan only, as spark.sql.shuffle.partitions=64.")
+    spark_conf: Mapping[str, str] = option(
+        dict, "Spark settings for this plan only (resources, shuffles, joins, memory), as spark.sql.shuffle.partitions=64."
+    )
     reason: str = option("", "Why; kept with every day that is built.")
 
     def __post_init__(self) -> None:
@@ -46,12 +49,7 @@ class PlanOptions:
             if least is not None and value is not None and value < least:
                 raise UsageError(f"{flag(name)} {value} is too small. Nothing was planned. Give at least {least}.")
         _ = self.budget_minutes
-        for name, value in self.spark_conf.items():
-            if not name.startswith("spark."):
-                raise UsageError(
-                    f"--spark-conf {name}={value} is not a Spark setting. Nothing was started. Type it as "
-                    "spark.sql.shuffle.partitions=8."
-                )
+        refuse_unlisted(self.spark_conf)
 
     @property
     def budget_minutes(self) -> float:

@@ -38,7 +38,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Rule:
-    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can be named."""
+    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can be named.
+
+    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at.
+    """
 
     name: str
     promise: str
@@ -46,6 +49,9 @@ class Rule:
     offending: str | None = None
     counts_keys: bool = False
     severity: Severity = "error"
+    columns: Sequence[str] = ()
+    measures: Sequence[str] = ()
+    tables: Sequence[str] = ()
 
     def verdict(self, profile: DayProfile) -> Verdict:
         passed, message, figures = self.judge(profile)
@@ -113,7 +119,8 @@ def no_nulls(*columns: str) -> Rule:
 def nulls_at_most(share: float, *columns: str) -> Rule:
     """At most this share (0 to 1) of the day's values is null, in each column."""
     offending = " OR ".join(f"`{column}` IS NULL" for column in columns)
-    return _share_of_each("nulls_at_most", share, columns, "null", lambda day, column: day.nulls.get(column, 0), offending)
+    rule = _share_of_each("nulls_at_most", share, columns, "null", lambda day, column: day.nulls.get(column, 0), offending)
+    return replace(rule, columns=columns)
 
 
 def unique_key() -> Rule:
@@ -138,7 +145,8 @@ def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
     def count(day: DayProfile, column: str) -> int:
         return day.measures.get(f"unparsed_{column}", 0)
 
-    return _share_of_each("unparsed_at_most", share, columns, "unreadable", count, "size(unparsed) > 0")
+    rule = _share_of_each("unparsed_at_most", share, columns, "unreadable", count, "size(unparsed) > 0")
+    return replace(rule, columns=["unparsed"], measures=[f"unparsed_{column}" for column in columns])
 
 
 def _share_of_each(
@@ -170,7 +178,7 @@ def rejected_at_most(share: float, table: str) -> Rule:
             {"rejected": rejected, "lines": lines},
         )
 
-    return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge)
+    return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge, tables=[table])
 
 
 def _require_share(rule: str, share: float) -> None:

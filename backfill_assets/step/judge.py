@@ -89,6 +89,7 @@ def record(
         delta_version=judgement.unchanged_since,
         seconds=round(seconds, 3),
         write_mode=request.write_mode,
+        spark_conf=dict(request.spark_conf),
         identity=request.identity,
         plan=request.plan,
         who=request.who,

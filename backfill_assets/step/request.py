@@ -26,6 +26,7 @@ class StepRequest:
     plan: str = ""
     who: str = ""
     reason: str = ""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "identity", self.identity or self.run)

@@ -15,6 +15,7 @@ from typing import Any
 from backfill_assets.quality.rules import Rule, types_as_declared
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.code_version import code_version
+from backfill_assets.tables.columns import refuse_wrong_columns
 from backfill_assets.tables.windows import Read, SliceDays, Window
 
 
@@ -107,8 +108,9 @@ def table(
     pool            the Dagster pool that limits how many steps run at once: "spark", "ingestion" or "external"
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
-    Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, and
-    a function whose source cannot be read.
+    Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
+    that is no DATE, column names that need quoting, a key or a rule that names no column, and a function whose source cannot be
+    read.
     """
     every_rule = (types_as_declared(), *rules)
     rule_names = [rule.name for rule in every_rule]
@@ -116,6 +118,18 @@ def table(
         raise ValueError(f"{name}: two rules of one name in {rule_names}")
     if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
         raise ValueError(f"{name!r} is not the name of a table: write layer/table, for example staging/orders")
+    try:
+        refuse_wrong_columns(
+            columns,
+            partition_by=partition_by,
+            key=key,
+            fingerprint_by=fingerprint_by,
+            rules=every_rule,
+            measures=measures or {},
+            compared_with=[other.name for other in compared_with],
+        )
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
     def declare(compute: Callable[..., Any]) -> Table:
         arguments = list(inspect.signature(compute).parameters)

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import SettingsError, UsageError
+from backfill_assets.lake.session import FIXED, session_conf
 from backfill_assets.lake.spark_conf import apply_conf
 from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.settings import read_settings
 from tests.lake.sessions import in_a_process
 
 
@@ -52,7 +54,14 @@ def test_settings_that_come_too_late_are_all_named_with_the_remedy_and_nothing_i
     assert conf == Running()
 
 
-@pytest.mark.parametrize("name", ["spark.remote", "spark.master", "spark.sql.session.timeZone"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.remote", "spark.master", "spark.sql.session.timeZone", "spark.sql.files.ignoreCorruptFiles",
+        "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.legacy.timeParserPolicy", "cores",
+        "spark.executor.extraJavaOptions", "spark.sql.shuffle.partitionsOf",
+    ],
+)  # fmt: skip
 def test_what_the_rows_or_their_place_depend_on_is_no_plans_to_choose_and_no_spark_is_started(name):
     def start(*_):
         raise AssertionError("a Spark was started")
@@ -60,8 +69,16 @@ def test_what_the_rows_or_their_place_depend_on_is_no_plans_to_choose_and_no_spa
     class Never(SparkResource):
         _init_session = start
 
-    with pytest.raises(UsageError, match=f"{name} is the same for all and no plan's to set. Nothing was computed."):
+    with pytest.raises(UsageError, match=f"{name} cannot be set for one plan: rows may depend on it. Nothing was computed."):
         Never(spark_config={"spark.remote": "sc://host:1"}).session({name: "other"})
+
+
+@pytest.mark.parametrize("given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"])
+@pytest.mark.parametrize("name", ["spark.sql.files.ignoreCorruptFiles", "spark.sql.session.timeZone"])
+def test_what_rows_depend_on_is_the_same_in_every_session(given, name):
+    with pytest.raises(SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows depend"):
+        session_conf(read_settings(spark_conf={name: "other"}, **given))
+    assert session_conf(read_settings(spark_conf={name: FIXED[name]}, **given))[name] == FIXED[name]
 
 
 def test_a_driver_of_its_own_is_started_with_all_of_them(spark):

@@ -46,7 +46,7 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
         ({"partitions": "2019-08-15", "only": "late"}, "--only late is not a state."),
         ({"partitions": "2019-08-15", "target": "staging/outages"}, "Nothing of what was requested can be built:"),
         ({"partitions": "2019-08-15", "budget": "soon"}, "--budget soon is not a length of time."),
-        ({"partitions": "2019-08-15", "spark_conf": {"cores": "4"}}, "--spark-conf cores=4 is not a Spark setting."),
+        ({"partitions": "2019-08-15", "spark_conf": {"cores": "4"}}, "cores cannot be set for one plan: rows may depend on it"),
         ({"partitions": "2019-08-15", "max_parallel": 0}, "--max-parallel 0 is too small. Nothing was planned."),
         ({"partitions": "2019-08-15", "retries": -1}, "--retries -1 is too small. Nothing was planned."),
         ({"partitions": "2019-08-18"}, "2019-08-18 is protected"),

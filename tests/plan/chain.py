@@ -41,7 +41,7 @@ def raw(lines): ...
 
 
 @table(
-    "staging/u", partition_by="arrival_day", columns="arrival_day DATE", reads={"events": same_day(raw)},
+    "staging/u", partition_by="arrival_day", columns="arrival_day DATE, outage_day DATE", reads={"events": same_day(raw)},
     fingerprint_by="outage_day", version="1",
 )  # fmt: skip
 def updates(events): ...

@@ -1,0 +1,63 @@
+"""The columns that a table declares, read from their SQL text, and what cannot be declared."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from backfill_assets.quality.rules import Rule
+
+# Spark, Delta and the readers of Delta tables agree on these without quoting.
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def types_of(columns: str) -> dict[str, str]:
+    """Each column's type, in upper case. Raises ValueError for a name that would need quoting, or that stands twice."""
+    types: dict[str, str] = {}
+    for part in _split(columns):
+        name, _, kind = part.strip().partition(" ")
+        if not NAME.fullmatch(name) or not kind.strip():
+            raise ValueError(f"{part.strip()!r} is not a column: write NAME TYPE, the name in letters, digits and underscores")
+        if name.lower() in map(str.lower, types):
+            raise ValueError(f"two columns are named {name}")
+        types[name] = kind.strip().upper()
+    return types
+
+
+def _split(columns: str) -> list[str]:
+    """The text between the commas that are not within brackets or quotes."""
+    parts, depth, quoted = [""], 0, False
+    for letter in columns:
+        quoted ^= letter == "'"
+        depth += 0 if quoted else (letter in "<(") - (letter in ">)")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def refuse_wrong_columns(
+    columns: str,
+    *,
+    partition_by: str,
+    key: Sequence[str],
+    fingerprint_by: str | None,
+    rules: Sequence[Rule],
+    measures: Mapping[str, str],
+    compared_with: Sequence[str],
+) -> None:
+    """ValueError for a day that is no DATE, and for a key or a rule that names what the table does not have."""
+    types = types_of(columns)
+    for argument, column in (("partition_by", partition_by), ("fingerprint_by", fingerprint_by)):
+        if column is not None and not re.fullmatch(r"DATE( NOT NULL)?( COMMENT .*)?", types.get(column, "")):
+            raise ValueError(f"{argument}={column!r} must be a column of type DATE; the columns are {columns}")
+    unknown = [column for column in key if column not in types]
+    if unknown:
+        raise ValueError(f"the key names {', '.join(unknown)}, which is no column; the columns are {', '.join(types)}")
+    for rule in rules:
+        if rule.counts_keys and not key:
+            raise ValueError(f"the rule {rule.name} needs a key: key=[...]")
+        has = {"column": types, "measure": measures, "table in compared_with": compared_with}
+        for kind, names in (("column", rule.columns), ("measure", rule.measures), ("table in compared_with", rule.tables)):
+            missing = [name for name in names if name not in has[kind]]
+            if missing:
+                raise ValueError(f"the rule {rule.name} looks at {', '.join(missing)}, which is no {kind} of the table")
