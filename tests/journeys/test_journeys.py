@@ -208,8 +208,8 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     def worked() -> float:
         return float(engine.cpu_times().user)
 
-    days = {"raw/outage_events": MONTH}
-    backfill_id = station.dagster.launch(days, options=FORCED, tags={}, title="the engine dies")
+    days = MONTH[:20]
+    backfill_id = station.dagster.launch({"raw/outage_events": days}, options=FORCED, tags={}, title="the engine dies")
     station.process_of(backfill_id)
     idle = worked()
     eventually(lambda: worked() > idle + 2, what="the engine computes")
@@ -221,4 +221,4 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     assert after.children["engine"] != engine.pid
     (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]
     outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run]
-    assert outcomes == [(at, "failed") for at in MONTH] + [(at, "unchanged") for at in MONTH]
+    assert outcomes == [(at, "failed") for at in days] + [(at, "unchanged") for at in days]

@@ -55,13 +55,6 @@ def three_days(root: str, spark: SparkSession) -> World:
     return world
 
 
-def three_days_on_a_driver_of_its_own(root: str) -> str:
-    session = start(read_settings(spark_master="local[2]"))
-    three_days(root, session)
-    session.stop()
-    return type(session).__module__
-
-
 def settings_of_one_plan() -> dict[str, Any]:
     """A plan with settings of its own, while another client of the engine is there."""
     settings = read_settings(spark_remote=connect())
@@ -93,9 +86,9 @@ def settings_of_one_plan() -> dict[str, Any]:
     }
 
 
-def driver_of_its_own() -> dict[str, Any]:
-    """A run with a driver of its own: what it is started with, what it may change, and what it may not."""
-    settings = read_settings(spark_master="local[1]")
+def driver_of_its_own(root: str) -> dict[str, Any]:
+    """A run with a driver of its own: what it is started with, what it may change, what it may not, and three days by it."""
+    settings = read_settings(spark_master="local[2]")
     with pytest.raises(UsageError, match="'many'"):
         spark_resource(settings).session({"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"})
     SparkContext.getOrCreate().stop()  # a run would have ended with that
@@ -110,8 +103,10 @@ def driver_of_its_own() -> dict[str, Any]:
         with pytest.raises(UsageError) as refused:
             resource.session(wrong)
         refusals.append(str(refused.value))
+    three_days(root, session)
     session.stop()
-    return {"wanted": wanted, "held": held, "megabytes": megabytes, "changed": changed, "refusals": refusals}
+    kind = type(session).__module__
+    return {"kind": kind, "wanted": wanted, "held": held, "megabytes": megabytes, "changed": changed, "refusals": refusals}
 
 
 if __name__ == "__main__":

@@ -1,17 +1,42 @@
 """A Spark Connect engine, on which the tests run, against a driver of a run's own."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.lake.sessions import THREE, in_a_process, three_days
 from tests.world import RAW, assert_same
 
 
-def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(spark, tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def driver(folder, spark) -> dict[str, Any]:
+    """What a run with a driver of its own was started with and refused; three days that it built are in `folder`."""
+    return dict(in_a_process("driver_of_its_own", str(folder)))
+
+
+def test_every_table_has_the_same_rows_and_fingerprints_on_both_kinds_of_session(spark, tmp_path, folder, driver):
     assert "connect" in type(spark).__module__
-    on_the_engine = three_days(str(tmp_path / "engine"), spark)
-    assert "connect" not in in_a_process("three_days_on_a_driver_of_its_own", str(tmp_path / "driver"))
+    assert "connect" not in driver["kind"]
+    on_the_engine = three_days(str(tmp_path), spark)
     assert sorted(on_the_engine.fingerprints(RAW)) == THREE
-    assert_same(on_the_engine, replace(on_the_engine, root=tmp_path / "driver"))
+    assert_same(on_the_engine, replace(on_the_engine, root=folder))
+
+
+def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver):
+    assert driver["held"] == driver["wanted"]
+    assert 900 < driver["megabytes"] <= 1024
+    assert driver["changed"] == "8"
+    late, no_number = driver["refusals"]
+    assert late.startswith("spark.driver.memory=3g cannot be set for one plan: this process's driver is running already")
+    assert no_number.startswith("Spark refuses a setting. ")
+    assert "'many'" in no_number
 
 
 def test_one_plans_settings_hold_for_its_session_only_and_those_of_the_engine_are_refused(spark):
@@ -22,6 +47,6 @@ def test_one_plans_settings_hold_for_its_session_only_and_those_of_the_engine_ar
     assert plan["for all"] == {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
     late, unknown, no_number = plan["refusals"]
     assert late.startswith("spark.executor.instances=9 cannot be set for one plan: the engine at REMOTE is running already")
-    assert unknown.startswith("spark.sql.shufle.partitions=8 cannot be set for one plan")
+    assert unknown.startswith("spark.sql.shufle.partitions cannot be set for one plan")
     assert no_number.startswith("Spark refuses a setting. ")
     assert "'many'" in no_number

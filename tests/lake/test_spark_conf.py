@@ -9,7 +9,6 @@ from backfill_assets.lake.session import FIXED, session_conf
 from backfill_assets.lake.spark_conf import apply_conf
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.settings import read_settings
-from tests.lake.sessions import in_a_process
 
 
 @dataclass
@@ -79,14 +78,3 @@ def test_what_rows_depend_on_is_the_same_in_every_session(given, name):
     with pytest.raises(SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows depend"):
         session_conf(read_settings(spark_conf={name: "other"}, **given))
     assert session_conf(read_settings(spark_conf={name: FIXED[name]}, **given))[name] == FIXED[name]
-
-
-def test_a_driver_of_its_own_is_started_with_all_of_them(spark):
-    driver = in_a_process("driver_of_its_own")
-    assert driver["held"] == driver["wanted"]
-    assert 900 < driver["megabytes"] <= 1024
-    assert driver["changed"] == "8"
-    late, no_number = driver["refusals"]
-    assert late.startswith("spark.driver.memory=3g cannot be set for one plan: this process's driver is running already")
-    assert no_number.startswith("Spark refuses a setting. ")
-    assert "'many'" in no_number

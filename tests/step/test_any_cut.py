@@ -25,16 +25,17 @@ def test_runs_of_one_day_in_random_order_give_the_same_tables(once, tmp_path, se
     assert_same(once, cut)
 
 
-# Days a run. A table that reads itself is cut most often, for each of its runs goes on from the one before.
-CHUNKS = {REJECTED: 45, RAW: 45, UPDATES: 31, OUTAGES: 23, DAILY: 23, HISTORY: 7}
+# Days a run, for tables whose rows come from other days too; a raw day is read from its own files.
+CHUNKS = {UPDATES: 45, OUTAGES: 23, DAILY: 31, HISTORY: 23}
 
 
-def test_chunks_of_another_size_for_each_table_give_the_same_tables_for_all_sixty_days(sixty, tmp_path):
-    cut, every = replace(sixty, root=tmp_path / "lake"), sixty.calendar.days()
+def test_chunks_of_another_size_for_each_table_compute_the_same_rows_of_all_sixty_days(sixty, tmp_path):
+    cut, every = sixty.copied(tmp_path), sixty.calendar.days()
     for name, size in CHUNKS.items():
         for first in range(0, len(every), size):
-            cut.run(every[first : first + size], [name])
-    assert_same(sixty, cut)
+            days = every[first : first + size]
+            built = cut.run(days, [name], force=True)[name].built
+            assert [(b.day, b.outcome) for b in built] == [(at, "unchanged") for at in days], name
 
 
 def test_days_with_a_gap_leave_the_gap_alone(eight, tmp_path):
