@@ -8,6 +8,7 @@ BackfillError
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
 ├── Conflict             someone else wrote meanwhile: run again
+│   └── InputsChanged    what was read is not what stands there now: the step computes again by itself
 ├── NotRecorded          the disk or store of the lake: rows were committed and not recorded; mend it, then run again
 └── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
     └── AnswerLost       asked, and no answer came: it may have been done
@@ -46,6 +47,10 @@ class NotDelivered(SourceError):
 
 class Conflict(BackfillError):
     """Another writer committed to the same days meanwhile; nothing was written."""
+
+
+class InputsChanged(Conflict):
+    """An input was built again after it was read; nothing was written."""
 
 
 class NotRecorded(BackfillError):

@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile
 
+# The day of rows whose day is null, which are never committed; and the name of Spark's folder for them.
+NO_DAY, SPARKS_NULL = date.min, "__HIVE_DEFAULT_PARTITION__"
 # A bound of a column's values is kept for so many columns (delta.dataSkippingNumIndexedCols), and only if it is short:
 # Delta cuts longer texts off, and a bound that was cut must be rounded up.
 BOUNDED_COLUMNS, MAX_TEXT = 4, 32
@@ -37,7 +39,7 @@ def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
 
 
 def write(rows: DataFrame, folder: str, column: str) -> list[DataFile]:
-    """The same by Spark, as one file or more a day."""
+    """The same by Spark, as one file or more a day. Rows without a day are written as of `NO_DAY`."""
     name = uuid.uuid4().hex
     writer = rows.write.partitionBy(column).option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.parquet(f"{folder}/{name}")
@@ -49,7 +51,8 @@ def _written(folder: str, name: str, column: str) -> Iterator[DataFile]:
     prefix = f"{name}/{column}="
     for info in store.get_file_info(FileSelector(name, allow_not_found=True, recursive=True)):
         if info.is_file and info.path.startswith(prefix) and info.base_name.endswith(".parquet"):
-            day = date.fromisoformat(info.path[len(prefix) :].partition("/")[0])
+            value = info.path[len(prefix) :].partition("/")[0]
+            day = NO_DAY if value == SPARKS_NULL else date.fromisoformat(value)
             yield data_file_of(store, info, day)
 
 

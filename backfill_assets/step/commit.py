@@ -1,15 +1,15 @@
 """Committing what a step has judged, after a look at what others committed while it computed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 
-from backfill_assets.errors import Conflict
+from backfill_assets.errors import Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
-from backfill_assets.step.due import AcceptedBuilds
+from backfill_assets.step.due import AcceptedBuilds, InputReader, delivered_for
 from backfill_assets.step.judge import Judgement
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -36,13 +36,18 @@ def commit_days(
 def _after_others(
     table: Table, judgements: Sequence[Judgement], accepted: AcceptedBuilds, request: StepRequest, workspace: Workspace
 ) -> list[Judgement]:
-    """`judgements` after what others committed meanwhile: a day they wrote is no longer unchanged."""
+    """`judgements` after what others committed meanwhile: a day they wrote is no longer unchanged.
+
+    Raises InputsChanged if they wrote to an input, Conflict if they wrote to days that this request adds to.
+    """
     name, ledger = table.name, workspace.lake.ledger
     newest = ledger.newest_versions([name])[name]
     if workspace.lake.version(name) > newest:
         recover_locked(ledger, name, after=newest)
-    days = {each.day for each in judgements if each.outcome != "failed"}
-    now = latest(ledger, {name: days}).accepted
+    passed = [each for each in judgements if each.outcome != "failed"]
+    days = {each.day for each in passed}
+    now = latest(ledger, _with_inputs(passed) | {name: days}).accepted
+    _refuse_changed_inputs(table, passed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
     if moved and request.write_mode != "overwrite":
         raise Conflict(
@@ -53,6 +58,35 @@ def _after_others(
         replace(each, outcome="accepted", unchanged_since=-1) if each.day in moved and each.outcome == "unchanged" else each
         for each in judgements
     ]
+
+
+def _with_inputs(judgements: Iterable[Judgement]) -> dict[str, set[date]]:
+    """The days of every table that these were computed from."""
+    read: dict[str, set[date]] = {}
+    for judgement in judgements:
+        for name, days in judgement.inputs.tables.items():
+            read.setdefault(name, set()).update(map(date.fromisoformat, days))
+    return read
+
+
+def _refuse_changed_inputs(table: Table, judgements: Iterable[Judgement], now: AcceptedBuilds, workspace: Workspace) -> None:
+    """InputsChanged if an input was built again, and differently, after it was read: these rows would take that back."""
+    reader = InputReader(table, now, workspace.calendar)
+    delivered = delivered_for(table, [judgement.day for judgement in judgements], workspace.area)
+    for judgement in judgements:
+        if delivered.get(judgement.day, "") != judgement.inputs.delivered:
+            raise InputsChanged(
+                f"The source files of {table.name} {judgement.day} changed while they were read. Nothing was written. Run it "
+                "again when they are complete."
+            )
+        current = reader.of(judgement.day)
+        for name, read in judgement.inputs.tables.items():
+            changed = [day for day, fingerprint in read.items() if current.get(name, {}).get(day) != fingerprint]
+            if changed and name != table.name:
+                raise InputsChanged(
+                    f"{name} {changed[0]} was built again while {table.name} {judgement.day} was computed from it. "
+                    "Nothing was written. Run it again."
+                )
 
 
 def _commit_of(builds: AcceptedBuilds, table: str, day: date) -> tuple[str, int]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.lake.commit import Commit, FileCommit
-from backfill_assets.lake.files import remove, write, write_table
+from backfill_assets.lake.files import NO_DAY, remove, write, write_table
 from backfill_assets.lake.merge import MergeCommit
 from backfill_assets.lake.reading import read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
@@ -33,7 +34,7 @@ SMALL = 4 * 2**20
 class Computed:
     """`after`: every row the days will hold, which is what is audited. `commit`: puts the days that pass into the table.
 
-    With `schema_mismatches` (columns that are not as declared) nothing was computed, and no day passes. `profiles` are those of
+    With `schema_mismatches` (columns that are not as declared, rows without a day) no day passes. `profiles` are those of
     `after`, where they are known already.
     """
 
@@ -65,25 +66,36 @@ def compute_days(
         with _merged(table, new, days, workspace) as merged:
             yield merged
         return
+    profiles: dict[date, DayProfile] | None = None
     if request.write_mode != "append_once" and size <= SMALL:
-        profiles, files = _small(table, new, folder)
+        profiles, files, without_day = _small(table, new, folder)
     else:
-        profiles, files = None, write(new, folder, column)
+        files = write(new, folder, column)
+        without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     append_as = request.identity if request.write_mode == "append_once" else ""
     commit = FileCommit(folder, column, files, new.schema.json(), append_as)
     try:
-        rows = read_files(spark, folder, files, column, new.schema)
+        rows = read_files(spark, folder, [file for file in files if file.day != NO_DAY], column, new.schema)
+        if without_day:
+            yield Computed(rows, commit, [_without_day(column, without_day)])
+            return
         after = rows.unionByName(_before(table, days, workspace, spark)) if append_as else rows
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
 
 
-def _small(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayProfile], list[DataFile]]:
-    """The profiles and the files of a small slice, by one Spark job."""
+def _without_day(column: str, rows: int) -> str:
+    return f"{rows:,} computed row(s) have no day: {column} is null. Leave them out, or give them a day"
+
+
+def _small(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayProfile], list[DataFile], int]:
+    """The profiles and the files of a small slice, by one Spark job, and how many rows have no day."""
     # Code is generated for raw text alone: parsing it takes long enough to be worth compiling.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
         rows = with_figures(new, measures=table.measures, samples=table.samples).toArrow()
+    has_day = pc.is_valid(rows[table.partition_by])
+    without_day, rows = pc.sum(pc.invert(has_day)).as_py() or 0, rows.filter(has_day)
     profiles = small_profiles(
         rows,
         day=table.partition_by,
@@ -92,15 +104,17 @@ def _small(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayPro
         measures=list(table.measures),
         samples=list(table.samples),
     )
-    return profiles, write_table(without_figures(rows), folder, table.partition_by)
+    return profiles, write_table(without_figures(rows), folder, table.partition_by), without_day
 
 
 @contextmanager
 def _merged(table: Table, new: DataFrame, days: Sequence[date], workspace: Workspace) -> Iterator[Computed]:
     new, folder, key = new.persist(), workspace.lake.path(table.name), list(table.key)
+    without_day = new.where(f"`{table.partition_by}` IS NULL").count()
     kept = _before(table, days, workspace, new.sparkSession).join(new.select(*key), key, "left_anti")
     try:
-        yield Computed(new.unionByName(kept.select(*new.columns)), MergeCommit(folder, table.partition_by, key, new))
+        after, commit = new.unionByName(kept.select(*new.columns)), MergeCommit(folder, table.partition_by, key, new)
+        yield Computed(after, commit, [_without_day(table.partition_by, without_day)] if without_day else ())
     finally:
         new.unpersist()
 
@@ -124,7 +138,9 @@ def _new_rows(
         rows, size = inputs.rows, size + inputs.size
         if _day_by_day(table):
             rows = {name: _one_task_a_day(frame, table.partition_by, days) for name, frame in rows.items()}
-        frames.append(table.compute(**rows).where(condition(table.partition_by, part)))
+        # Rows of neighbouring days are cut off; a row of no day is kept, to be found.
+        named = f"({condition(table.partition_by, part)}) OR `{table.partition_by}` IS NULL"
+        frames.append(table.compute(**rows).where(named))
     new = reduce(DataFrame.unionByName, frames)
     # A delivered file is of one day already, and what is computed day by day from whole days stays so.
     return (new if table.source() or _day_by_day(table) else _one_task_a_day(new, table.partition_by, days)), size

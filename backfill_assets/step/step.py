@@ -6,12 +6,13 @@ Dagster is the caller's. Days that fail, or lack an input, leave the table as it
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from backfill_assets.errors import NotRecorded, ServiceUnavailable, UsageError
+from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.record import SCHEMA, Build
@@ -29,6 +30,8 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 Versions = Mapping[str, int]
+# How often a step is computed because its inputs are built again meanwhile.
+TRIES = 3
 # With these, no file need be looked at for the damage that may have caused it.
 NOT_OF_ROWS = (UsageError, ServiceUnavailable)
 
@@ -43,7 +46,16 @@ class Step:
     spark: Callable[[], SparkSession]
 
     def run(self, days: Sequence[date]) -> StepResult:
-        """Build those of `days` that are due. What raises here concerns the whole step, never a single day's rows."""
+        """Build those of `days` that are due. What raises here concerns the whole step, never a single day's rows.
+
+        If an input is built again meanwhile, what was computed from it is dropped, and the step starts again.
+        """
+        for _ in range(TRIES - 1):
+            with suppress(InputsChanged):
+                return self._run(sorted(set(days)))
+        return self._run(sorted(set(days)))
+
+    def _run(self, days: Sequence[date]) -> StepResult:
         table, request, lake = self.table, self.request, self.workspace.lake
         if request.write_mode == "merge" and not table.key:
             raise UsageError(f"{table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
@@ -99,7 +111,7 @@ class Step:
             return []
         try:
             return self._attempt(due, accepted, versions)
-        except NotRecorded:  # the days are built: they must not be recorded as failed later, when that works again
+        except (InputsChanged, NotRecorded):  # to be computed again; or built, and not to be recorded as failed later
             raise
         except Exception as error:
             # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.

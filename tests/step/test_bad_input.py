@@ -2,11 +2,12 @@
 
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.step.request import StepResult
@@ -237,3 +238,14 @@ def test_a_day_may_come_as_a_folder_or_an_archive_file_too(small):
     small.run(days(1), LANDED)
     files = [r["source_file"] for r in small.rows(RAW) if r["outageNumber"] == "7"]
     assert sorted(files) == ["outage_events/2019-08-16.json", "outage_events/2019-08-16/a.ndjson", f"{FILE}.gz"]
+
+
+@pytest.mark.parametrize("write_mode", ["overwrite", "append_once", "merge"])
+def test_rows_without_a_day_fail_the_days_that_are_computed_with_them_and_are_counted(built, write_mode):
+    plain, before = built.table(UPDATES), built.rows(UPDATES)
+    without = expr("CASE WHEN outage_number <> '100' THEN arrival_day END")
+    table = replace(plain, version="2", compute=lambda events: plain.compute(events).withColumn("arrival_day", without))
+    failed = built.run(days(1, 2), table, force=True, write_mode=write_mode)[UPDATES].failed()
+    assert [b.day for b in failed] == days(1, 2)
+    assert "row(s) have no day: arrival_day is null" in failed[0].message
+    assert built.rows(UPDATES) == before

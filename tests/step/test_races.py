@@ -55,13 +55,56 @@ class Busy(Lake):
         return found
 
 
-def test_an_input_committed_while_a_step_begins_makes_its_day_due_again(built):
+def test_an_input_committed_while_a_step_begins_is_computed_from(built):
     built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
     workspace = replace(built.workspace, lake=Busy(str(built.root), built))
     Step(built.table(OUTAGES), workspace, StepRequest("mine", force=True), built.spark).run(FOUR)
-    assert len(built.rows(OUTAGES, days(1))) == 3
-    assert [b.day for b in built.run(FOUR, [OUTAGES])[OUTAGES].built] == days(1)
     assert len(built.rows(OUTAGES, days(1))) == 4
+    assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
+
+
+def test_rows_computed_from_an_input_that_was_corrected_meanwhile_never_replace_the_corrected_ones(built):
+    plain, calls = built.table(OUTAGES), []
+
+    def compute(updates):
+        calls.append(1)
+        if len(calls) == 1:
+            built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+            built.run(FOUR, [REJECTED, RAW, UPDATES, OUTAGES], run="the other")
+        return plain.compute(updates)
+
+    built.run(days(1), replace(plain, compute=compute), run="mine", force=True)
+    assert (len(calls), len(built.rows(OUTAGES, days(1)))) == (2, 4)
+    assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
+
+
+def test_source_files_that_change_while_they_are_read_are_read_again(built):
+    plain, calls = built.table(RAW), []
+
+    def compute(lines):
+        calls.append(1)
+        if len(calls) == 1:
+            built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+        return plain.compute(lines)
+
+    built.run(days(1), [REJECTED])
+    built.run(days(1), replace(plain, compute=compute, compared_with=(), rules=plain.rules[:2]), run="mine", force=True)
+    assert (len(calls), len(built.rows(RAW, days(1)))) == (2, 4)
+
+
+def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(built):
+    plain, before = built.table(OUTAGES), built.rows(OUTAGES)
+
+    def compute(updates):
+        built.write(day(1), arriving(1, *range(len(calls) + 4), began=1))
+        calls.append(1)
+        built.run(FOUR, [REJECTED, RAW, UPDATES], run="the other")
+        return plain.compute(updates)
+
+    calls: list[int] = []
+    with pytest.raises(Conflict, match=r"staging/outage_updates 2019-08-16 was built again while staging/outages 2019-08-16"):
+        built.run(days(1), replace(plain, compute=compute), run="mine", force=True)
+    assert (len(calls), built.rows(OUTAGES)) == (3, before)
 
 
 def test_a_commit_whose_writer_died_unrecorded_is_recorded_before_a_later_one_hides_it(built):
