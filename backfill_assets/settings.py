@@ -8,6 +8,7 @@ everything without a path of its own is in its `.backfill`.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -97,6 +98,14 @@ class Settings(BaseSettings):
             "landing": folder / Path(values.get("landing", home / "landing")).expanduser(),
         }
         return {"project": project} | values | paths
+
+    @field_validator("lake")
+    @classmethod
+    def _opens(cls, lake: str) -> str:
+        wrong = sorted(set(lake) & set("[]^|\\")) + re.findall("%[0-9A-Fa-f]{2}", lake)
+        if wrong and "://" not in lake:
+            raise ValueError(f"Delta tables cannot be opened in a folder with {' '.join(wrong)} in its path")
+        return lake
 
     @model_validator(mode="after")
     def _agree(self) -> Settings:

@@ -20,8 +20,11 @@ BAR = 24
 
 
 def terminal(*, stderr: bool = False) -> Console:
-    console = Console(highlight=False, soft_wrap=True, stderr=stderr)
-    return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=WIDTH_OF_A_PIPE, stderr=stderr)
+    # No markup: a reason, a path or a message may hold brackets.
+    console = Console(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
+    if not console.is_terminal:
+        console.width = WIDTH_OF_A_PIPE
+    return console
 
 
 def show_progress(console: Console, progress: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:

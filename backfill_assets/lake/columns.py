@@ -20,6 +20,13 @@ def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
     """
     stored, declared = json.loads(table.schema().to_json())["fields"], _nullable(json.loads(columns))["fields"]
     types = {field["name"]: field["type"] for field in stored}
+    spelled = {field["name"].lower(): field["name"] for field in stored}
+    respelled = [name for field in declared if (name := field["name"]) != spelled.get(name.lower(), name)]
+    if respelled:
+        raise UsageError(
+            f"{folder} has {', '.join(spelled[name.lower()] for name in respelled)}, now spelled {', '.join(respelled)}. "
+            "Nothing was committed. Declare the columns as they were: Delta does not tell upper and lower case apart."
+        )
     changed = [
         f"{field['name']} is {_words(types[field['name']])}, now {_words(field['type'])}"
         for field in declared

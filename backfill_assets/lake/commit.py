@@ -17,9 +17,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from backfill_assets.errors import Conflict, NotRecorded
+from backfill_assets.errors import Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import delta_schema, merged_schema
-from backfill_assets.lake.ledger import Ledger, open_table
+from backfill_assets.lake.ledger import Ledger, open_table, version_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import commit_metadata
@@ -82,12 +82,28 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
     table = open_table(commit.folder)
+    _refuse_constraints(commit.folder, table)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
         return builds
-    version = commit(table, [build.day for build in accepted], commit_metadata(accepted))
+    try:
+        version = commit(table, [build.day for build in accepted], commit_metadata(accepted))
+    except CommitFailedError as error:
+        if version_of(commit.folder) != (table.version() if table else -1):
+            raise  # another writer came first: decide again
+        raise UsageError(f"{commit.folder} takes no commit: {error}. Nothing was committed. See `backfill doctor`.") from error
     return [replace(build, delta_version=version) if build.outcome in COMMITTED else build for build in builds]
+
+
+def _refuse_constraints(folder: str, table: DeltaTable | None) -> None:
+    """UsageError for a table with CHECK constraints, which are checked by whoever computes rows, and are not here."""
+    names = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")] if table else []
+    if names:
+        raise UsageError(
+            f"{folder} has constraints ({', '.join(names)}), which this project does not check. Nothing was committed. Drop "
+            "them (ALTER TABLE ... DROP CONSTRAINT) and declare rules instead."
+        )
 
 
 @dataclass(frozen=True)

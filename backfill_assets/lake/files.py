@@ -28,12 +28,16 @@ BOUNDED_COLUMNS, MAX_TEXT = 4, 32
 
 
 def write_table(rows: pa.Table, folder: str, column: str) -> list[DataFile]:
-    """Write `rows` as one file a day in the folder of a table. Nobody sees them until they are committed."""
+    """Write `rows` as one file a day in the folder of a table; rows without a day are written as of `NO_DAY`.
+
+    Nobody sees them until they are committed.
+    """
     name, store, kept = uuid.uuid4().hex, files_in(folder), [c for c in rows.column_names if c != column]
     for day in pc.unique(rows[column]).to_pylist():
-        of_day = rows.filter(pc.equal(rows[column], pa.scalar(day, pa.date32()))).select(kept)
-        store.create_dir(f"{name}/{column}={day}", recursive=True)
-        with store.open_output_stream(f"{name}/{column}={day}/part-0.parquet") as out:
+        is_day = pc.equal(rows[column], pa.scalar(day, pa.date32())) if day else pc.is_null(rows[column])
+        of_day, value = rows.filter(is_day).select(kept), day or SPARKS_NULL
+        store.create_dir(f"{name}/{column}={value}", recursive=True)
+        with store.open_output_stream(f"{name}/{column}={value}/part-0.parquet") as out:
             pq.write_table(of_day, out, compression="snappy")
     return list(_written(folder, name, column))
 
@@ -85,7 +89,10 @@ def _column(footer: pq.FileMetaData, n: int) -> tuple[str, int | None, Any, Any]
     all_null = [each.num_values == 0 for each in figures if not each.has_min_max]
     if not bounded or not all(all_null):
         return name, nulls, None, None
-    return name, nulls, _bound(min(each.min for each in bounded)), _bound(max(each.max for each in bounded))
+    try:
+        return name, nulls, _bound(min(each.min for each in bounded)), _bound(max(each.max for each in bounded))
+    except (UnicodeDecodeError, OverflowError):  # text that is not UTF-8, a year that Python has no date for
+        return name, nulls, None, None
 
 
 def _bound(value: Any) -> Any:

@@ -4,6 +4,8 @@ A file is written once and never changed, so no two writers can overwrite each o
 """
 
 import json
+import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from backfill_assets.lake.locks import Locked, file_lock
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.plan.plan import Plan, read
 
+EVENT = re.compile(r"\d{8}T\d{12}-([a-z]+)-[0-9a-f]+\.json")
 PLANNED, OPEN = "planned", "open"
 
 
@@ -39,7 +42,9 @@ class Plans:
 
     def keep(self, plan: Plan) -> None:
         """Write a plan, whole or not at all; one of that id is already the same."""
-        if plan.id not in self.ids():
+        try:
+            self.read(plan.id)
+        except UsageError:  # unknown, or not what was kept any more
             self._write("", plan.id, plan.contents())
 
     def read(self, plan_id: str) -> Plan:
@@ -83,12 +88,21 @@ class Plans:
         return [self._event(file) for file in self._event_files(plan_id) if f"-{kind}" in file.base_name]
 
     def _event_files(self, plan_id: str) -> list[fs.FileInfo]:
-        return sorted(self._written(plan_id), key=lambda file: str(file.base_name))
+        return sorted(
+            (file for file in self._written(plan_id) if EVENT.fullmatch(file.base_name)), key=lambda file: file.base_name
+        )
 
     def _event(self, file: fs.FileInfo) -> Event:
         with self._files.open_input_stream(file.path) as stream:
-            event = json.loads(bytes(stream.read()))
-        return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
+            contents = bytes(stream.read())
+        try:
+            event = json.loads(contents)
+            return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(
+                f"{Paths(self.root).plans}/{file.path} cannot be read. Nothing was started. Delete that file: it says only "
+                "when and by whom a plan was started or ended."
+            ) from None
 
     @contextmanager
     def exclusive(self, plan_id: str) -> Iterator[None]:
@@ -124,7 +138,10 @@ class Plans:
             return
         Path(paths.plans, folder).mkdir(parents=True, exist_ok=True)
         unfinished = Path(paths.plans, folder, f"_{name}.{secrets.token_hex(4)}.json")
-        unfinished.write_text(contents)
+        with unfinished.open("w") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())  # after a power cut, a file that has its name has its contents
         unfinished.replace(Path(paths.plans, target))
 
     def _written(self, folder: str) -> list[fs.FileInfo]:

@@ -147,4 +147,5 @@ def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
     want = {f.name: f.dataType.simpleString() for f in declared.fields}
     faults = [f"{name} is missing" for name in want if name not in have]
     faults += [f"{name} is not declared" for name in have if name not in want]
+    faults += ["there is no column besides the day: Parquet has no rows without columns"] if len(want) < 2 else []
     return faults + [f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]]

@@ -47,7 +47,7 @@ def small_profiles(
 ) -> dict[date, DayProfile]:
     """The profile of each day that has rows. `rows` are those of `with_figures`; keys are counted if there is a `key`."""
     columns = [name for name in without_figures(rows).column_names if name != day]
-    return {on: _of_day(on, of_day, columns, about, key, measures, samples) for on, of_day in by_value(rows, day)}
+    return {on: _of_day(on, of_day, columns, about, key, measures, samples) for on, of_day in by_value(rows, day) if on}
 
 
 def _of_day(
@@ -90,5 +90,13 @@ def _samples(values: pa.ChunkedArray) -> list[str]:
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> int:
     """How many keys stand more than once."""
-    counts = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])["count_all"]
+    columns = {name: _groupable(rows[name]) for name in key}
+    counts = pa.table(columns).group_by(list(key)).aggregate([([], "count_all")])["count_all"]
     return int(pc.sum(pc.greater(counts, 1)).as_py() or 0)
+
+
+def _groupable(values: pa.ChunkedArray) -> Any:
+    """Values by which Arrow groups as Spark does: -0.0 is 0.0, and lists and structs are compared by what they hold."""
+    if pa.types.is_floating(values.type):
+        return pc.add(values, pa.scalar(0.0, values.type))
+    return [repr(value) for value in values.to_pylist()] if pa.types.is_nested(values.type) else values

@@ -1,9 +1,11 @@
 """One child process: started in its own session, its output in a log, stopped by process id together with its children."""
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +15,8 @@ import psutil
 
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
 TIMEOUT_S = 20.0
+# Loaded before a fork: a child may not load libraries.
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None) if sys.platform == "linux" else None, 1  # of prctl(2)
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -39,7 +43,7 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_default_signals,
+                preexec_fn=_as_a_child,
             )
 
     @property
@@ -66,11 +70,16 @@ class Child:
         return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def _default_signals() -> None:
-    """Let signals end the process. A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then
-    handles SIGTERM in the way it finds SIGINT handled."""
+def _as_a_child() -> None:
+    """Let signals end the process, and, on Linux, the end of its parent, in whatever way that ends.
+
+    A shell ignores SIGINT in its background jobs, and children inherit that; Dagster then handles SIGTERM in the way it finds
+    SIGINT handled.
+    """
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
+    if LIBC:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def process_tree(pid: int) -> list[psutil.Process]:

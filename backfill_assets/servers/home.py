@@ -32,12 +32,14 @@ def dagster_home(settings: Settings) -> Path:
 
 
 def prepare(settings: Settings) -> Path:
-    """Create Dagster's folder with this package's dagster.yaml. A folder named by DAGSTER_HOME keeps a dagster.yaml it has."""
+    """Create Dagster's folder with this package's dagster.yaml, unless that was edited or is in a folder of the user's own."""
     home = dagster_home(settings)
     home.mkdir(parents=True, exist_ok=True)
-    target = home / "dagster.yaml"
-    if home == settings.dagster_home or not target.exists():
+    target, written = home / "dagster.yaml", home / ".dagster_yaml_written"
+    ours = target.read_bytes() == written.read_bytes() if written.exists() else home == settings.dagster_home
+    if not target.exists() or ours:
         shutil.copyfile(DAGSTER_YAML, target)
+        shutil.copyfile(DAGSTER_YAML, written)
     settings.landing.mkdir(parents=True, exist_ok=True)
     _make_databases(settings, home)
     return home

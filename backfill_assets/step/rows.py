@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import date
 from functools import reduce
 
-import pyarrow.compute as pc
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
@@ -66,12 +67,9 @@ def compute_days(
         with _merged(table, new, days, workspace) as merged:
             yield merged
         return
-    profiles: dict[date, DayProfile] | None = None
-    if request.write_mode != "append_once" and size <= SMALL:
-        profiles, files, without_day = _small(table, new, folder)
-    else:
-        files = write(new, folder, column)
-        without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
+    small = _small(table, new, folder) if request.write_mode != "append_once" and size <= SMALL else None
+    profiles, files = small or (None, write(new, folder, column))
+    without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     append_as = request.identity if request.write_mode == "append_once" else ""
     commit = FileCommit(folder, column, files, new.schema.json(), append_as)
     try:
@@ -89,13 +87,23 @@ def _without_day(column: str, rows: int) -> str:
     return f"{rows:,} computed row(s) have no day: {column} is null. Leave them out, or give them a day"
 
 
-def _small(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayProfile], list[DataFile], int]:
-    """The profiles and the files of a small slice, by one Spark job, and how many rows have no day."""
+def _small(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayProfile], list[DataFile]] | None:
+    """The profiles and the files of a small slice, by one Spark job; None if its rows are too many for this process, or hold
+    what Arrow or Python have no value for (a date after the year 9999): Spark has to count and write them."""
+    try:
+        return _by_arrow(table, new, folder)
+    except (pa.ArrowException, OverflowError, UnicodeDecodeError):
+        return None
+    except PySparkException as error:
+        if "spark.driver.maxResultSize" not in str(error):
+            raise
+        return None
+
+
+def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayProfile], list[DataFile]]:
     # Code is generated for raw text alone: parsing it takes long enough to be worth compiling.
     with without_code_generation(new.sparkSession, unless=table.source() is not None):
         rows = with_figures(new, measures=table.measures, samples=table.samples).toArrow()
-    has_day = pc.is_valid(rows[table.partition_by])
-    without_day, rows = pc.sum(pc.invert(has_day)).as_py() or 0, rows.filter(has_day)
     profiles = small_profiles(
         rows,
         day=table.partition_by,
@@ -104,7 +112,7 @@ def _small(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, DayPro
         measures=list(table.measures),
         samples=list(table.samples),
     )
-    return profiles, write_table(without_figures(rows), folder, table.partition_by), without_day
+    return profiles, write_table(without_figures(rows), folder, table.partition_by)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ only while running (`getattr`), or added to a registry by another module, is not
 import builtins
 import hashlib
 import sys
+from collections.abc import Iterator
 
 from backfill_assets.tables.source_text import Definition, file_of, plain, source_of
 
@@ -47,25 +48,35 @@ def definitions_used(module: str, name: str) -> dict[str, str]:
         value = plain(getattr(sys.modules.get(origin), name, None))
         texts[definition] = value or text
         if not value:
-            pending += [other for used in source.used[name] if (other := _definition_of(project, origin, used, definition))]
+            pending += [other for used in source.used[name] for other in _definitions_of(project, origin, used, definition)]
     return texts
 
 
-def _definition_of(project: str, module: str, used: str, definition: str) -> Definition | None:
-    """Where a name that `definition` uses is defined, if that is in the project. It may be dotted: `package.module.name`."""
+def _definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Definition]:
+    """Where a name that `definition` uses is defined, if that is in the project. It may be dotted: `package.module.name`.
+
+    In several places if different functions import different things under that name.
+    """
     source = source_of(module)
     first, *rest = used.split(".")
     if first in source.texts:
-        return module, first
-    if first not in source.imports and not hasattr(builtins, first) and first not in OF_EVERY_MODULE:
+        yield module, first
+    elif first not in source.imports and not hasattr(builtins, first) and first not in OF_EVERY_MODULE:
         raise ValueError(f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}")
-    full = [*source.imports.get(first, ()), *rest]
-    if full[:1] != [project]:
-        return None
+    for imported in source.imports.get(first, ()):
+        full = [*imported, *rest]
+        if full[0] == project:
+            yield from _defined_as(project, full, definition)
+
+
+def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Definition]:
     if file_of(".".join(full)):
-        return ".".join(full), WHOLE_MODULE
+        yield ".".join(full), WHOLE_MODULE
+        return
     within = max((n for n in range(1, len(full)) if file_of(".".join(full[:n]))), default=0)
-    if not within:
-        return None
-    origin, name = ".".join(full[:within]), full[within]
-    return (origin, name) if name in source_of(origin).texts else _definition_of(project, origin, name, definition)
+    if within:
+        origin, name = ".".join(full[:within]), full[within]
+        if name in source_of(origin).texts:
+            yield origin, name
+        else:
+            yield from _definitions_of(project, origin, name, definition)

@@ -6,16 +6,22 @@ from collections.abc import Mapping, Sequence
 from backfill_assets.quality.rules import Rule
 
 # Spark, Delta and the readers of Delta tables agree on these without quoting.
-NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
 
 
 def types_of(columns: str) -> dict[str, str]:
-    """Each column's type, in upper case. Raises ValueError for a name that would need quoting, or that stands twice."""
+    """Each column's type, in upper case. Raises ValueError for a name that would need quoting, or that stands twice.
+
+    Names that begin with two underscores are this project's own.
+    """
     types: dict[str, str] = {}
     for part in _split(columns):
         name, _, kind = part.strip().partition(" ")
         if not NAME.fullmatch(name) or not kind.strip():
-            raise ValueError(f"{part.strip()!r} is not a column: write NAME TYPE, the name in letters, digits and underscores")
+            raise ValueError(
+                f"{part.strip()!r} is not a column: write NAME TYPE, the name in letters, digits and underscores, and not "
+                "beginning with two of those"
+            )
         if name.lower() in map(str.lower, types):
             raise ValueError(f"two columns are named {name}")
         types[name] = kind.strip().upper()

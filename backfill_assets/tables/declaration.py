@@ -16,6 +16,7 @@ from backfill_assets.quality.rules import Rule, types_as_declared
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.code_version import code_version
 from backfill_assets.tables.columns import refuse_wrong_columns
+from backfill_assets.tables.source_text import plain
 from backfill_assets.tables.windows import Read, SliceDays, Window
 
 
@@ -131,6 +132,9 @@ def table(
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
+    if sum(not isinstance(read, Window | SliceDays) for read in reads.values()) > 1:
+        raise ValueError(f"{name} reads two sources; a day's delivery is one: read each in a table of its own")
+
     def declare(compute: Callable[..., Any]) -> Table:
         arguments = list(inspect.signature(compute).parameters)
         if set(arguments) != set(reads):
@@ -144,6 +148,15 @@ def table(
     return declare
 
 
+def settings_of(source: Source) -> dict[str, str]:
+    """The values that a source was made with. Raises ValueError for one that is no plain data."""
+    values = {name: plain(value) for name, value in sorted(vars(source).items()) if not name.startswith("_")}
+    unknown = [name for name, text in values.items() if not text and getattr(source, name) is not None]
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} of {source!r} is no plain data; give its tables a version by hand: version=...")
+    return values
+
+
 def _version_of(table: Table) -> str:
     """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows."""
     source, compute = table.source(), table.compute
@@ -152,6 +165,6 @@ def _version_of(table: Table) -> str:
         for name, read in table.reads.items()
         if isinstance(read, Window)
     }
-    reader = code_version(type(source).__module__, type(source).__qualname__) if source else ""
+    reader = (code_version(type(source).__module__, type(source).__qualname__), settings_of(source)) if source else ""
     declared = (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), windows, reader)
     return code_version(compute.__module__, compute.__qualname__, also=repr(declared))

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.tables.syntax import Stripped, bound, changes, imported_names, names_used
+from backfill_assets.tables.syntax import Stripped, bound, changes, declarers, imported_names, names_used
 
 Definition = tuple[str, str]  # a module, and a name at the top of it
 
@@ -28,7 +28,7 @@ class ModuleSource:
 
     texts: dict[str, str]
     used: dict[str, frozenset[str]]
-    imports: dict[str, list[str]]
+    imports: dict[str, list[list[str]]]
 
 
 def source_of(module: str) -> ModuleSource:
@@ -42,7 +42,8 @@ def source_of(module: str) -> ModuleSource:
 # By the path too: modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: Path) -> ModuleSource:
-    tree = Stripped().visit(ast.parse(path.read_text()))
+    parsed_file = ast.parse(path.read_text())
+    tree = Stripped(declarers(parsed_file)).visit(parsed_file)
     statements: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
         for name in bound(node):
@@ -52,7 +53,10 @@ def parsed(module: str, path: Path) -> ModuleSource:
             statements[name].append(node)
     texts = {name: _literal(nodes) or "\n".join(map(ast.unparse, nodes)) for name, nodes in statements.items()}
     used = {name: frozenset(names_used("\n".join(map(ast.unparse, nodes)))) for name, nodes in statements.items()}
-    return ModuleSource(texts, used, dict(imported_names(tree, module, package=path.name == "__init__.py")))
+    imports: dict[str, list[list[str]]] = {}
+    for name, full in imported_names(tree, module, package=path.name == "__init__.py"):
+        imports.setdefault(name, []).append(full)
+    return ModuleSource(texts, used, imports)
 
 
 def _literal(nodes: Sequence[ast.stmt]) -> str:

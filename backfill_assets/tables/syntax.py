@@ -2,8 +2,9 @@
 
 import ast
 import symtable
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+PACKAGE = __name__.partition(".")[0]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -14,10 +15,11 @@ class Stripped(ast.NodeTransformer):
     function, nor of a function's variables, which nobody reads.
     """
 
-    within = False
+    def __init__(self, declarers: Collection[str]) -> None:
+        self.declarers, self.within = declarers, False
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        decorators = [d for d in node.decorator_list if not _is_table(d)]
+        decorators = [d for d in node.decorator_list if not self._declares(d)]
         if decorators != node.decorator_list:
             node.decorator_list, node.returns = decorators, None
             for argument in ast.walk(node.args):
@@ -39,15 +41,25 @@ class Stripped(ast.NodeTransformer):
             node.annotation = ast.Constant(None)
         return self.generic_visit(node)
 
+    def _declares(self, decorator: ast.expr) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return ".".join(_chain(called)) in self.declarers
+
     def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         return self.generic_visit(node)
 
 
-def _is_table(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return getattr(called, "id", getattr(called, "attr", "")) == "table"
+def declarers(tree: ast.Module) -> set[str]:
+    """The names by which a file calls this package's `table`."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == "table"}
+        elif isinstance(node, ast.Import):
+            names |= {f"{alias.asname or alias.name}.table" for alias in node.names if alias.name.partition(".")[0] == PACKAGE}
+    return names
 
 
 def _at_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -76,19 +88,27 @@ def changes(tree: ast.Module, defined: Mapping[str, Sequence[ast.stmt]]) -> Iter
     functions = {name: nodes[0] for name, nodes in defined.items() if isinstance(nodes[0], FUNCTIONS)}
     for node in tree.body:
         decorators = [d for each in _at_import(node) for d in getattr(each, "decorator_list", ())]
-        called = [_root(each.func) for each in _at_import(node) if isinstance(each, ast.Call)] + [_root(d) for d in decorators]
-        for name in called:
+        calls = [each for each in _at_import(node) if isinstance(each, ast.Call)]
+        given = [argument for call in calls for argument in (*call.args, *(keyword.value for keyword in call.keywords))]
+        # A class may be entered into a register by the class that it extends.
+        bases = [base for each in _at_import(node) if isinstance(each, ast.ClassDef) for base in each.bases]
+        for name in {_root(each) for each in (*(call.func for call in calls), *decorators, *given, *bases)}:
             if name in functions:
-                yield from ((node, changed) for changed in _changed_by(functions[name]) if changed in defined)
-            elif name in defined:
+                yield from ((node, changed) for changed in _changed_by(name, functions) if changed in defined)
+            elif name in defined and node not in defined[name]:
                 yield node, name
 
 
-def _changed_by(function: ast.AST) -> set[str]:
-    """The names of which a function sets an item or an attribute, or whose methods it calls."""
-    calls = {_root(n.func) for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
-    stored = {_root(n) for n in ast.walk(function) if isinstance(n, ast.Attribute | ast.Subscript) and _stored(n)}
-    return calls | stored
+def _changed_by(name: str, functions: Mapping[str, ast.AST], above: frozenset[str] = frozenset()) -> set[str]:
+    """The names that a function assigns, of which it sets an item or an attribute, or whose methods it calls."""
+    function, above = functions[name], above | {name}
+    calls = [n.func for n in ast.walk(function) if isinstance(n, ast.Call)]
+    changed = {_root(func) for func in calls if isinstance(func, ast.Attribute)}
+    changed |= {_root(n) for n in ast.walk(function) if isinstance(n, ast.Attribute | ast.Subscript) and _stored(n)}
+    changed |= {each for n in ast.walk(function) if isinstance(n, ast.Global) for each in n.names}
+    for called in {_root(func) for func in calls} & functions.keys() - above:
+        changed |= _changed_by(called, functions, above)
+    return changed
 
 
 def _root(node: ast.AST) -> str:

@@ -188,6 +188,33 @@ def test_another_type_is_refused_and_nothing_is_written(given):
     assert [b.day for b in Ledger(given.root).builds()] == [FIRST]
 
 
+def test_a_column_that_is_spelled_in_another_case_is_refused(given):
+    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    with pytest.raises(UsageError, match=r"has n, now spelled N\. Nothing was committed"):
+        given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        pytest.param({"delta.appendOnly": "true"}, "takes no commit: .*append-only", id="a table that only grows"),
+        pytest.param({"delta.constraints.small": "n < 2"}, r"has constraints \(delta\.constraints\.small\)", id="a constraint"),
+    ],
+)
+def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, properties, message):
+    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    DeltaTable(given.folder).alter.set_table_properties(properties, raise_if_not_exists=False)
+    decided: list[int] = []
+
+    def decide() -> list[Build]:
+        decided.append(1)
+        return accepted(FIRST)
+
+    with pytest.raises(UsageError, match=message):
+        commit_and_record(given.root, NAME, decide, given.files((FIRST, 3), columns="day DATE, n INT"))
+    assert (len(decided) < 2, given.by_delta()) == (True, [(FIRST, 1)])
+
+
 def test_an_append_is_committed_once_under_its_name(given):
     for _ in range(2):
         given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/1")
@@ -284,6 +311,22 @@ def test_figures_of_a_file_are_those_spark_would_give(given):
     files = files_of(DeltaTable(given.folder), "day", [FIRST])
     assert (sum(f.rows or 0 for f in files), sum(f.nulls["n"] for f in files)) == (3, 1)
     assert (min(f.lowest.get("n", 9) for f in files), max(f.highest.get("n", 0) for f in files)) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("CAST(X'61E4' AS STRING)", id="text that is not UTF-8"),
+        pytest.param("TIMESTAMP'+20191-01-01 00:00:00'", id="a time after the year 9999"),
+        pytest.param("DATE'-0005-01-01'", id="a day before the year 1"),
+    ],
+)
+def test_a_value_that_python_cannot_hold_is_written_without_bounds(given, value):
+    rows = given.spark.sql(f"SELECT DATE'{FIRST}' AS day, {value} AS value")
+    files = write(rows, given.folder, "day")
+    commit_and_record(given.root, NAME, lambda: accepted(FIRST), FileCommit(given.folder, "day", files, rows.schema.json()))
+    assert (files[0].nulls, files[0].lowest) == ({"value": 0}, {})
+    assert given.spark.read.format("delta").load(given.folder).count() == 1
 
 
 def test_more_files_than_spark_should_look_at_are_read_by_delta(given, monkeypatch):

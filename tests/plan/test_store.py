@@ -40,6 +40,27 @@ def test_a_plan_that_is_there_is_not_written_again(plans, tmp_path):
     assert file.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("contents", ["", "{", '{"format": 1}'], ids=["empty", "damaged", "of another version"])
+def test_a_plan_that_cannot_be_read_is_written_again_when_it_is_planned_again(plans, tmp_path, contents):
+    plans.keep(plan())
+    (file,) = (tmp_path / "lake/_plans").iterdir()
+    file.write_text(contents)
+    with pytest.raises(UsageError, match=f"`backfill cancel {plan().id}` gives it up; then plan again"):
+        plans.read(plan().id)
+    plans.keep(plan())
+    assert plans.read(plan().id).contents() == plan().contents()
+
+
+def test_an_event_that_cannot_be_read_names_its_file_and_other_files_are_passed_over(plans, tmp_path):
+    plans.note("abc", "started", NOON)
+    (tmp_path / "lake/_plans/abc/notes.json").write_text("mine")
+    (event,) = [file for file in (tmp_path / "lake/_plans/abc").iterdir() if file.name != "notes.json"]
+    assert [e.kind for e in plans.events("abc")] == ["started"]
+    event.write_text("")
+    with pytest.raises(UsageError, match=rf"{event.name} cannot be read\. Nothing was started\. Delete that file"):
+        plans.events("abc")
+
+
 def test_half_written_plans_are_not_listed(plans, tmp_path):
     plans.keep(plan("b"))
     plans.keep(plan("a"))

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from backfill_assets.quality.profile import profiles, repeated_keys
 from backfill_assets.quality.small_profile import small_profiles, with_figures
 from tests.quality.rows_of_any_kind import ROWS, frame
@@ -20,3 +22,23 @@ def test_it_is_what_spark_computes_for_rows_of_any_kind(spark):
     actual = small_profiles(table, day="day", about=about, key=[other], measures=list(measures), samples=list(samples))
     assert len(actual) > 5
     assert actual == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        pytest.param("DOUBLE", "0.0D, -0.0D, 1.0D", id="zeros"),
+        pytest.param("DOUBLE", "double('NaN'), double('NaN'), CAST(NULL AS DOUBLE)", id="no numbers"),
+        pytest.param("ARRAY<STRING>", "array('a'), array('a'), array('a', NULL)", id="lists"),
+        pytest.param(
+            "STRUCT<a: BIGINT>", "named_struct('a', 1L), named_struct('a', 1L), named_struct('a', NULL)", id="structs"
+        ),
+    ],
+)
+def test_keys_repeat_where_they_do_for_spark(spark, key, values):
+    rows = spark.sql(
+        f"SELECT DATE'2019-09-01' AS day, CAST(value AS {key}) AS value FROM (SELECT explode(array({values})) AS value)"
+    )
+    table = with_figures(rows, measures={}, samples={}).toArrow()
+    (profile,) = small_profiles(table, day="day", about=None, key=["value"], measures=[], samples=[]).values()
+    assert {profile.day: profile.repeated_keys} == repeated_keys(rows, day="day", key=["value"])

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import Child, ignoring_signals, process_tree, stop
@@ -43,3 +45,25 @@ def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
         assert child.process.wait(timeout=30) == -signal.SIGTERM
     finally:
         child.process.kill()
+
+
+# Starts a child as `backfill up` does, names its process, and waits to be killed.
+PARENT = """
+import os, sys, time
+from pathlib import Path
+from backfill_assets.servers.child import Child
+
+child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), Path(sys.argv[1]), Path.cwd())
+child.start()
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+def test_a_child_ends_when_its_parent_is_killed(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    assert psutil.wait_procs([child], timeout=30)[1] == []

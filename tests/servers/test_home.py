@@ -57,9 +57,18 @@ def test_children_get_every_setting_in_their_environment(settings):
     assert read_settings(**places).lake == settings.lake
 
 
+def test_a_dagster_yaml_that_was_edited_stays(settings):
+    home = prepare(settings)
+    edited = (home / "dagster.yaml").read_text() + "# ours\n"
+    (home / "dagster.yaml").write_text(edited)
+    prepare(settings)
+    assert (home / "dagster.yaml").read_text() == edited
+
+
 def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
     home = prepare(settings)
-    (home / "dagster.yaml").write_text("telemetry: {enabled: true}\n")
+    for name in ("dagster.yaml", ".dagster_yaml_written"):  # as an older version of this package has left them
+        (home / name).write_text("telemetry: {enabled: true}\n")
     prepare(settings)
     assert (home / "dagster.yaml").read_text() == (Path(__file__).resolve().parents[2] / "dagster.yaml").read_text()
 

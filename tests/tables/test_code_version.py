@@ -17,6 +17,7 @@ from backfill_assets.tables.windows import SliceDays
 NUMBERS = itertools.count()
 FEATURES = '''"""What models read."""
 from pyspark.sql import functions as F
+from backfill_assets import SliceDays, table
 import {project}.words
 from {project} import words
 from {project}.deeper import rounded as whole
@@ -27,10 +28,25 @@ from . import whole as entire
 WEEK = 7
 OTHER = 8
 
-def table(*_, **__):
-    return lambda compute: compute
+def first():
+    from .late import one as number
+    return number()
 
-@table("features/a", rules=[1])
+def second():
+    from .late import two as number
+    return number()
+
+def three():
+    return 0
+
+def hidden():
+    from .late import three
+    return three()
+
+@table(
+    "features/a", partition_by="day", columns="day DATE, n INT", reads={"rows": SliceDays(), "helper": SliceDays()},
+    version="1", pool="spark",
+)
 def a(rows: int, helper=None) -> int:
     """A promise."""
     # A reason.
@@ -38,7 +54,9 @@ def a(rows: int, helper=None) -> int:
 
 def more():
     from .late import imported
-    return STEPS["x"](LIMITS.high) + conditional() + fallback() + WITHIN[0]([]) + imported() + vars(entire)["f"]()
+    from .registry import LATER, Base, wrapped
+    two = wrapped() + len(Base.known) + LATER() + first() + second() + hidden()
+    return two + STEPS["x"](LIMITS.high) + conditional() + fallback() + WITHIN[0]([]) + imported() + vars(entire)["f"]()
 
 def helper(rows):
     return OTHER
@@ -105,6 +123,48 @@ except ImportError:
 
 with contextlib.suppress(ValueError):
     WITHIN = [len]
+
+def add(steps, step):
+    steps["given"] = step
+
+def given():
+    return 90
+
+add(STEPS, given)
+
+def deeper(step):
+    register(step)
+
+def deep():
+    return 92
+
+deeper(deep)
+
+class Base:
+    known = []
+
+    def __init_subclass__(cls):
+        Base.known.append(cls)
+
+class Extended(Base):
+    def value(self):
+        return 94
+
+setattr(LIMITS, "low", 1)
+LATER = None
+
+def set_later():
+    global LATER
+    LATER = object
+
+set_later()
+
+def table(compute):
+    return lambda: 96
+
+@table
+def wrapped():
+    return 1
 """
 WORDS = "def shout(text):\n    return text.upper()\n\ndef whisper(text):\n    return text.strip()\n"
 
@@ -114,7 +174,9 @@ class Project:
 
     def __init__(self, root: Path):
         self.name, self.root = f"project{next(NUMBERS)}", root
-        late, whole = "def imported():\n    return 70\n", "def f():\n    return 80\n"
+        numbers = {"imported": 70, "one": 71, "two": 0, "three": 73}
+        late = "".join(f"def {name}():\n    return {n}\n" for name, n in numbers.items())
+        whole = "def f():\n    return 80\n"
         modules = {"__init__": "", "features": FEATURES, "deeper": DEEPER, "words": WORDS, "registry": REGISTRY}
         for module, text in (modules | {"late": late, "whole": whole}).items():
             path = root / self.name / f"{module}.py"
@@ -162,6 +224,14 @@ CHANGES = {
     "a constant under a with": ("registry", "WITHIN = [len]", "WITHIN = [max]"),
     "a function imported inside it": ("late", "return 70", "return 71"),
     "a module passed as a value": ("whole", "return 80", "return 81"),
+    "what one function imports under a name that another imports too": ("late", "return 71", "return 72"),
+    "what is imported over a function of the file": ("late", "return 73", "return 74"),
+    "a function given to one that adds it to a registry": ("registry", "return 90", "return 91"),
+    "a function added to a registry two calls deep": ("registry", "return 92", "return 93"),
+    "a class that registers itself": ("registry", "return 94", "return 95"),
+    "an attribute set by setattr": ("registry", '"low", 1', '"low", 2'),
+    "a global that a function sets": ("registry", "LATER = object", "LATER = type"),
+    "a decorator of the project's own that is called table": ("registry", "lambda: 96", "lambda: 97"),
 }
 NO_CHANGES = {
     "a comment": ("features", "A reason.", "Another."),
@@ -170,7 +240,7 @@ NO_CHANGES = {
     "an annotation": ("features", "rows: int", "rows: float"),
     "the annotation of a variable": ("deeper", "kept: list =", "kept: set ="),
     "layout": ("features", "helper(F.lit(WEEK)) + whole(rows)", "helper(F.lit(WEEK))+whole( rows )"),
-    "what @table promises of it": ("features", "rules=[1]", "rules=[1, 2]"),
+    "what @table promises of it": ("features", 'pool="spark"', 'pool="external"'),
     "a function nobody calls": ("deeper", "def unused(row):\n    return row", "def unused(row):\n    return None"),
     "a function that a parameter hides": ("features", "return OTHER", "return WEEK"),
     "a constant nobody uses": ("features", "OTHER = 8", "OTHER = 9"),
@@ -210,7 +280,7 @@ def test_a_name_that_is_not_at_the_top_of_its_file_needs_a_version_by_hand(proje
     ],
 )
 def test_a_name_that_cannot_be_followed_needs_a_version_by_hand(project, old, new):
-    project.edit("features", "a(rows: int, helper=None)", "a(rows: int)")
+    project.edit("features", "a(rows: int, helper=None)", "a(rows: int, other=None)")
     with pytest.raises(ValueError, match=r"features:\w+ uses \w+, which is not defined at the top of .*version by hand"):
         project.edit("features", old, new)
 
