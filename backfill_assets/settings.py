@@ -122,7 +122,9 @@ class Settings(BaseSettings):
         return self
 
     def protected(self) -> list[date]:
-        """The days that no plan may rebuild, on the calendar or off it."""
+        """The days that no plan may rebuild, on the calendar or off it. UsageError for words that need a calendar."""
+        if "last" in self.protected_days:
+            raise UsageError(f"{self.protected_days!r} has another meaning every day: name the days, as 2019-09-01..2019-09-07")
         return Calendar(date.min, date.max).select(self.protected_days) if self.protected_days else []
 
     @property
@@ -146,6 +148,8 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
         return settings
     except ValidationError as error:
         raise SettingsError("\n".join(_sentence(problem) for problem in error.errors())) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{files[0]} is not UTF-8: {error}. Nothing was started. Correct it.") from None
     except ValueError as error:  # a value that is not JSON where JSON is needed
         raise SettingsError(f"{error}. BACKFILL_SPARK_CONF is JSON, for example {EXAMPLES['spark_conf']}") from None
 

@@ -82,8 +82,8 @@ class Dagster:
         versions = {name: str(node["opVersion"]) for name, node in self._nodes().items()}
         if not versions:  # while it starts, or after the code failed to load
             raise ServiceUnavailable(
-                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start, or see what "
-                f"the code location says at {self.url}/deployment."
+                f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start. If the "
+                f"code did not load, correct it, then press Reload at {self.url}/locations."
             )
         return versions
 

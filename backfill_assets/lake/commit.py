@@ -22,7 +22,7 @@ from backfill_assets.lake.columns import delta_schema, merged_schema
 from backfill_assets.lake.ledger import Ledger, open_table, version_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.record import COMMITTED, Build
-from backfill_assets.lake.recovery import commit_metadata
+from backfill_assets.lake.recovery import commit_metadata, version_with
 from backfill_assets.lake.slice import DataFile
 
 # Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the audit trail reach back
@@ -87,12 +87,16 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
         return builds
+    before, metadata = int(table.version()) if table else -1, commit_metadata(accepted)
     try:
-        version = commit(table, [build.day for build in accepted], commit_metadata(accepted))
-    except CommitFailedError as error:
-        if version_of(commit.folder) != (table.version() if table else -1):
-            raise  # another writer came first: decide again
-        raise UsageError(f"{commit.folder} takes no commit: {error}. Nothing was committed. See `backfill doctor`.") from error
+        version = commit(table, [build.day for build in accepted], metadata)
+    except Exception as error:
+        made = version_with(commit.folder, metadata, after=before)  # only what comes after a commit failed: its checkpoint
+        if made is None and isinstance(error, CommitFailedError) and version_of(commit.folder) == before:
+            raise UsageError(f"{commit.folder} takes no commit: {error}. Nothing was committed. Correct that table.") from error
+        if made is None:  # if another writer came first, decide again
+            raise
+        version = made
     return [replace(build, delta_version=version) if build.outcome in COMMITTED else build for build in builds]
 
 

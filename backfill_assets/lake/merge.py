@@ -10,6 +10,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
 from backfill_assets.errors import Conflict
+from backfill_assets.lake.recovery import version_with
 from backfill_assets.lake.slice import condition
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -25,7 +26,7 @@ class MergeCommit:
     rows: DataFrame
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
-        before = DeltaTable(self.folder).version()
+        before = int(DeltaTable(self.folder).version())
         if table is None or table.version() != before:
             raise CommitFailedError("another writer committed to the table")
         spark, slice_condition = self.rows.sparkSession, condition(self.column, days)
@@ -49,5 +50,5 @@ class MergeCommit:
         finally:
             spark.conf.unset(METADATA)
             spark.catalog.dropTempView(view)
-        merged = DeltaTable(self.folder)
-        return next(c["version"] for c in merged.history(merged.version() - before) if c.get("userMetadata") == metadata)
+        made = version_with(self.folder, metadata, after=before)
+        return before if made is None else made  # without a row to merge, Spark makes no commit

@@ -90,6 +90,15 @@ def commit_metadata(builds: Sequence[Build]) -> str:
     return json.dumps({"by": SIGNATURE, "builds": [b.to_json() for b in builds]}, sort_keys=True)
 
 
+def version_with(path: str, metadata: str, *, after: int) -> int | None:
+    """The version later than `after` whose commit carries `metadata`; None if there is none."""
+    table = open_table(path)
+    if table is None or table.version() <= after:
+        return None
+    commits = table.history(int(table.version()) - after)
+    return next((int(commit["version"]) for commit in commits if commit.get("userMetadata") == metadata), None)
+
+
 def builds_of(commit: Mapping[str, Any]) -> list[Build]:
     """The builds that one commit tells of; none if it is not ours."""
     return [Build.from_json(entry | {"delta_version": commit["version"]}) for entry in _entries(commit)]

@@ -69,7 +69,7 @@ def serve(listening: socket.socket) -> Callable[[], None]:
     """Answer requests for ever; in a forked process, return what that process has to do."""
     running: dict[int, list[str]] = {}
     while True:
-        with suppress(ChildProcessError):
+        with suppress(OSError):  # no child, or no process left to report with
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
                 arguments = running.pop(pid, None)

@@ -21,16 +21,23 @@ from backfill_assets.quality.day import DayProfile
 
 SAMPLE_SIZE = 20
 ROWS_SHOWN = 5
+# By itself Spark writes times as JSON to the millisecond only.
+WHOLE_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 def row_hash(schema: StructType) -> Column:
-    """A 64-bit hash of a row.
+    """A 64-bit hash of a row: of the names and types of its columns, and of its values in the order of those names.
 
     Spark's hash passes over nulls, so (null, 'a') and ('a', null) would be one: which columns are null is hashed too.
     """
-    columns = [F.col(f"`{f.name}`") for f in schema.fields]
+    fields = sorted(schema.fields, key=lambda f: f.name)
+    columns = [F.col(f"`{f.name}`") for f in fields]
+    names = F.lit(", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields))
     nulls = [_bits(columns[n : n + 62]) for n in range(0, len(columns), 62)]
-    return F.xxhash64(*nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, schema.fields, strict=True)])
+    return F.xxhash64(names, *nulls, *[_hashable(c, f.dataType) for c, f in zip(columns, fields, strict=True)])
 
 
 def _bits(columns: Sequence[Column]) -> Column:
@@ -40,9 +47,9 @@ def _bits(columns: Sequence[Column]) -> Column:
 
 def _hashable(value: Column, kind: DataType) -> Column:
     if isinstance(kind, MapType):  # a map has no order and no hash: its sorted entries have both
-        return F.to_json(_ordered(value, kind))
+        return F.to_json(_ordered(value, kind), WHOLE_TIMES)
     if isinstance(kind, ArrayType | StructType):  # nulls within would be passed over here too
-        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"})
+        return F.to_json(_ordered(value, kind), {"ignoreNullFields": "false"} | WHOLE_TIMES)
     return value
 
 

@@ -33,8 +33,8 @@ class Watch:
         remaining, (running, waiting) = self.read_remaining({}, {}), self._running() if is_open else ({}, "")
         partitions = {chunk.number + 1: chunk.partitions() for chunk in plan.chunks}
         over = frozenset(n for n, of in partitions.items() if n not in running and not remaining.count(of)[WorkState.PENDING])
-        reasons = [event.facts for event in events if event.kind == "ended" and event.facts.get("why")]
-        stop = Stop(reasons[-1]["stop"], reasons[-1]["why"]) if reasons and not is_open else None
+        ended = [event.facts for event in events if event.kind == "ended"]
+        stop = Stop(ended[-1]["stop"], ended[-1]["why"]) if not is_open and ended and ended[-1].get("why") else None
         started = next((event.at for event in reversed(events) if event.kind == "started"), self.now())
         at = events[-1].at if events and not is_open else self.now()
         return Progress(plan, remaining, running, over, stop, started, at, not is_open, waiting)

@@ -44,7 +44,7 @@ class Servers:
     children: dict[str, Child]
     sockets: Path
     log: Callable[[str], None] = print
-    deaths: list[float] = field(default_factory=list)
+    deaths: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def dagster(self) -> Dagster:
@@ -72,8 +72,10 @@ class Servers:
         for child in (child for child in self.children.values() if not child.alive):
             if child.name not in RESTARTED:
                 raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. Start again with `backfill up`.")
-            self.deaths = [*[at for at in self.deaths if time.monotonic() - at < RESTART_WINDOW_S], time.monotonic()]
-            if len(self.deaths) > MAX_RESTARTS:
+            now = time.monotonic()
+            recent = [at for at in self.deaths.get(child.name, []) if now - at < RESTART_WINDOW_S]
+            self.deaths[child.name] = [*recent, now]
+            if len(recent) >= MAX_RESTARTS:
                 raise ServiceUnavailable(
                     f"{_ended(child)} It was restarted {MAX_RESTARTS} times and died again; all other servers were stopped. "
                     "See `backfill doctor`; an engine takes its memory from BACKFILL_SPARK_CONF, for example "

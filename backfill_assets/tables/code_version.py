@@ -1,9 +1,10 @@
 """A function's code version: a hash of its source text and of everything in its project that it uses.
 
-Functions and classes count by their source, without comments, docstrings and layout; constants of plain data by their value,
-however it is written or computed. Names are followed through imports within the project, which is the top-level package or
-module that the function is in; other packages do not count. A module that is used as a value counts whole. What is looked up
-only while running (`getattr`), or added to a registry by another module, is not seen: give such a table its version by hand.
+Functions and classes count by their source, without comments, docstrings and layout; numbers and dates by their value, however
+it is written or computed; texts and collections as they are written. Names are followed through imports within the project,
+which is the top-level package or module that the function is in; other packages do not count. A module that is used as a value
+counts whole. What is looked up only while running (`getattr`), or added to a registry by another module, is not seen: give such
+a table its version by hand.
 """
 
 import builtins
@@ -11,7 +12,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 
-from backfill_assets.tables.source_text import Definition, file_of, plain, source_of
+from backfill_assets.tables.source_text import NUMBERS, Definition, file_of, plain, source_of
 
 LENGTH = 12
 WHOLE_MODULE = "*"
@@ -45,7 +46,9 @@ def definitions_used(module: str, name: str) -> dict[str, str]:
         text = source.texts.get(name)
         if text is None:
             raise ValueError(f"{definition} is not defined at the top of its file; {BY_HAND}")
-        value = plain(getattr(sys.modules.get(origin), name, None))
+        loaded = getattr(sys.modules.get(origin), name, None)
+        # Texts and collections count as they are written: computed ones may differ from place to place, or in their order.
+        value = plain(loaded) if type(loaded) in NUMBERS else ""
         texts[definition] = value or text
         if not value:
             pending += [other for used in source.used[name] for other in _definitions_of(project, origin, used, definition)]

@@ -9,7 +9,7 @@ import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from backfill_assets.tables.syntax import Stripped, bound, changes, declarers, i
 
 Definition = tuple[str, str]  # a module, and a name at the top of it
 
-ATOMS = (bool, int, float, complex, str, bytes, date, time, timedelta, Decimal, re.Pattern)  # a datetime is a date
+NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,16 @@ def file_of(module: str) -> Path | None:
 
 def plain(value: Any) -> str:
     """Plain data as text, the same in every process; an empty text for anything else."""
-    if isinstance(value, ATOMS):
+    kind = type(value)  # exactly: what is derived from these (an Enum, a NamedTuple) has code of its own
+    if kind in (*NUMBERS, str, bytes):
         return repr(value)
-    if isinstance(value, dict):
+    if kind is re.Pattern:
+        return f"re.compile({value.pattern!r}, {value.flags})"
+    if kind is dict:
         pairs = [(plain(k), plain(v)) for k, v in value.items()]
         return "" if any("" in pair for pair in pairs) else f"{{{', '.join(f'{k}: {v}' for k, v in pairs)}}}"
-    if isinstance(value, list | tuple | set | frozenset):
+    if kind in (list, tuple, set, frozenset):
         items = [plain(item) for item in value]
-        ordered = sorted(items) if isinstance(value, set | frozenset) else items
-        return "" if "" in items else f"{type(value).__name__}({', '.join(ordered)})"
+        ordered = sorted(items) if kind in (set, frozenset) else items
+        return "" if "" in items else f"{kind.__name__}({', '.join(ordered)})"
     return ""

@@ -1,6 +1,7 @@
 """Spark writes files, one act commits them with `deltalake`: whatever reads a table sees the same rows."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -272,6 +273,21 @@ def test_who_makes_the_table_second_decides_again(given):
 
     assert [b.delta_version for b in commit_and_record(given.root, NAME, decide, made)] == [1]
     assert (len(decided), given.by_delta()) == (2, [(FIRST, 3), (SECOND, 2)])
+
+
+def test_a_commit_that_was_made_before_an_error_counts(given):
+    made = given.files(row(FIRST, 1))
+
+    @dataclass(frozen=True)
+    class Failing(FileCommit):
+        def __call__(self, *arguments):
+            super().__call__(*arguments)
+            raise OSError("no space left for a checkpoint")
+
+    late = Failing(made.folder, "day", made.files, made.columns)
+    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST), late)
+    assert [(b.outcome, b.delta_version) for b in builds] == [("accepted", 0)]
+    assert [(b.outcome, b.delta_version) for b in Ledger(given.root).builds()] == [("accepted", 0)]
 
 
 def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):

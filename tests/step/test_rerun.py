@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between
 from tests.deliveries import arriving, day, days
@@ -153,3 +154,14 @@ def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
     second = built.run(FOUR, table, **ONCE)[RAW]
     assert ([b.day for b in first.built if b.succeeded], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
     assert len(built.rows(RAW)) == 2 * before
+
+
+def test_a_merge_of_no_rows_makes_no_commit_and_is_recorded(built):
+    longer = replace(built, calendar=Calendar(FOUR[0], day(4)))
+    longer.write(day(4), arriving(4, 0, began=4))
+    longer.run(days(4), [REJECTED, RAW])
+    plain, before = built.table(UPDATES), built.lake.version(UPDATES)
+    nothing = replace(plain, version="2", rules=(), compute=lambda events: plain.compute(events).where("false"))
+    (build,) = longer.run(days(4), nothing, write_mode="merge")[UPDATES].built
+    assert (build.outcome, build.rows, build.delta_version) == ("accepted", 0, before)
+    assert built.lake.version(UPDATES) == before

@@ -3,8 +3,11 @@
 import importlib
 import itertools
 import re
+from collections import defaultdict
 from datetime import date
+from enum import IntEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -169,6 +172,14 @@ def wrapped():
 WORDS = "def shout(text):\n    return text.upper()\n\ndef whisper(text):\n    return text.strip()\n"
 
 
+class Colour(IntEnum):
+    RED = 1
+
+
+class Point(NamedTuple):
+    x: int
+
+
 class Project:
     """A package of three modules on disk, edited by replacing text."""
 
@@ -305,11 +316,25 @@ def test_a_loaded_constant_counts_by_its_value_however_it_is_written(project):
         ({"b": (1, 2.5), "a": [True]}, "{'b': tuple(1, 2.5), 'a': list(True)}"),
         ({"z", "a", "m"}, "set('a', 'm', 'z')"),
         (frozenset({date(2019, 8, 15)}), "frozenset(datetime.date(2019, 8, 15))"),
-        (re.compile("a+"), "re.compile('a+')"),
+        (re.compile("a+" * 200, re.IGNORECASE), f"re.compile('{'a+' * 200}', 34)"),
+        (Colour.RED, ""),
+        (Point(1), ""),
+        (defaultdict(int), ""),
         (object(), ""),
         ([object()], ""),
     ],
-    ids=["with a None", "nested", "a set in order", "a day", "a pattern", "an object", "an object within"],
+    ids=[
+        "with a None",
+        "nested",
+        "a set in order",
+        "a day",
+        "a long pattern",
+        "a member of an Enum",
+        "a NamedTuple",
+        "a dict with a default",
+        "an object",
+        "an object within",
+    ],
 )
 def test_plain_data_reads_the_same_in_every_process(value, text):
     assert plain(value) == text
