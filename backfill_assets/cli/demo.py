@@ -8,14 +8,16 @@ from typing import Any
 
 from rich.console import Console
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli.rendering import outcome_table, terminal
 from backfill_assets.cli.run import carry_out_and_show
 from backfill_assets.cli.up import interrupted_by_signals, watch
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, UsageError
-from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import TableOutcome, outcomes
+from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.start import rebuild_of
@@ -93,32 +95,31 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
         servers.check()
         time.sleep(seconds)
 
-    def carry_out(plan_id: str) -> None:
+    def carry_out(plan_id: str) -> Progress:
         rebuild = rebuild_of(plan_id, workspace, dagster=servers.dagster, who=getpass.getuser(), sleep=sleep)
-        carry_out_and_show(console, rebuild, workspace)
+        return carry_out_and_show(console, rebuild, workspace)
 
     for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
         carry_out(plan_id)
     request = RebuildRequest(partitions=",".join(map(str, days)), canary=0, reason="backfill demo", yes=True)
-    plan_id = ""
+    plan_id, states = "", dict[Partition, WorkState]()
     try:
         plan_id = make_plan(request, workspace).plan.id
         console.print(f"Plan {plan_id}: {len(days)} day(s) of {len(workspace.tables)} tables, see {servers.dagster.url}/runs")
-        carry_out(plan_id)
+        states.update(carry_out(plan_id).remaining.states)
     except NothingToBuild:
         console.print("Everything was up to date: nothing had to be computed.")
-    days_by_table = dict.fromkeys(workspace.names, days)
-    tables = outcomes(workspace.lake.ledger, days_by_table, lambda build: bool(plan_id) and build.plan == plan_id)
+    accepted, requested = latest_builds(workspace).accepted, [(name, day) for name in workspace.names for day in days]
+    before = {each: WorkState.DONE if each in accepted else WorkState.PENDING for each in requested}
+    tables = outcomes(workspace.lake.ledger, before | states, plan_id)
     console.print(outcome_table(tables))
     show_next_steps(console, tables, workspace)
-    return all(table.complete for table in tables)
+    return all(table.done == table.days for table in tables)
 
 
 def show_next_steps(console: Console, tables: Sequence[TableOutcome], workspace: Workspace) -> None:
-    for table in (table for table in tables if not table.complete):
-        console.print(
-            f"{table.table}: {table.requested - table.accepted} day(s) missing; `backfill status` names each and why."
-        )
+    for table in (table for table in tables if table.done < table.days):
+        console.print(f"{table.table}: {table.days - table.done} day(s) missing; `backfill status` names each and why.")
     path = f"{workspace.lake.root}/features/region_daily"
     console.print(
         "\nQuery a table, with any Delta reader:\n"

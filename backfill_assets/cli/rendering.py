@@ -15,7 +15,7 @@ from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
 
 # The columns of an outcome need this much; a log or a pipe has no width of its own.
-WIDTH_OF_A_PIPE = 120
+WIDTH_OF_A_PIPE = 132
 BAR = 24
 
 

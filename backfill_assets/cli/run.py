@@ -132,10 +132,6 @@ def as_values(end: Progress) -> dict[str, Any]:
 
 
 def show(console: Console, end: Progress, lake: Lake) -> None:
-    plan = end.plan
-    days: dict[str, list[Any]] = {}
-    for table, day in plan.partitions():
-        days.setdefault(table, []).append(day)
-    console.print(outcome_table(outcomes(lake.ledger, days, lambda build: build.plan == plan.id)))
+    console.print(outcome_table(outcomes(lake.ledger, end.remaining.states, end.plan.id)))
     for line in text.ending_lines(end):
         console.print(line)

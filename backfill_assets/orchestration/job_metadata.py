@@ -39,8 +39,7 @@ def metadata_of_plan(made: Planned, price: float | None) -> Mapping[str, Any]:
 
 def metadata_of_ending(end: Progress, lake: Lake) -> Mapping[str, Any]:
     plan = end.plan
-    days = {table: [day for name, day in plan.partitions() if name == table] for table in plan.reasons}
-    tables = outcomes(lake.ledger, days, lambda build: build.plan == plan.id)
+    tables = outcomes(lake.ledger, end.remaining.states, plan.id)
     metadata: dict[str, Any] = {
         "plan": plan.id,
         "ending": end.ending.value,

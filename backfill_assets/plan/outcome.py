@@ -1,68 +1,79 @@
-"""What was built of the days requested, table by table: read from the ledger, printed elsewhere."""
+"""What became of the days requested, table by table: their states, and what the ledger says of them. Printed elsewhere."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
+from backfill_assets.plan.remaining import WorkState
 
-COLUMNS = ("table", "days", "built", "up to date", "failed", "rows", "checks passed", "checks failed", "seconds")
+COLUMNS = ("table", "days", "changed", "unchanged", "up to date", "failed", "blocked", "not run", "rows", "checks", "seconds")
 
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """The days requested of one table. `built`: by this request; the other accepted ones were up to date."""
+    """The days requested of one table, each counted in one of six: computed and changed, computed and unchanged, up to date
+    without being computed, failed, blocked, not run. `rows` and `checks` are those of the accepted and the failed days."""
 
     table: str
-    requested: int
-    built: int = 0
+    days: int
+    changed: int = 0
+    unchanged: int = 0
     up_to_date: int = 0
     failed: int = 0
+    blocked: int = 0
+    not_run: int = 0
     rows: int = 0
+    checks: int = 0
     checks_passed: int = 0
-    checks_failed: int = 0
     seconds: float = 0.0
 
     @property
-    def accepted(self) -> int:
-        return self.built + self.up_to_date
+    def done(self) -> int:
+        return self.changed + self.unchanged + self.up_to_date
 
     def row(self) -> tuple[str, ...]:
         """The values of `COLUMNS`."""
-        counts = (self.built, self.up_to_date, self.failed, self.rows, self.checks_passed, self.checks_failed)
-        days = f"{self.accepted} of {self.requested}"
-        return (self.table, days, *(f"{count:,}" for count in counts), f"{self.seconds:,.1f}")
-
-    @property
-    def complete(self) -> bool:
-        """Whether every day requested has an accepted build, and none failed last."""
-        return self.accepted == self.requested and not self.failed
+        counts = (self.changed, self.unchanged, self.up_to_date, self.failed, self.blocked, self.not_run, self.rows)
+        checks = f"{self.checks_passed:,} of {self.checks:,}"
+        return (self.table, str(self.days), *(f"{count:,}" for count in counts), checks, f"{self.seconds:,.1f}")
 
 
-def outcomes(ledger: Ledger, requested: Mapping[str, Collection[date]], ours: Callable[[Build], bool]) -> list[TableOutcome]:
-    """What the builds that are `ours` made of the days requested of each table, in the order of `requested`."""
-    by_table: dict[str, list[Build]] = {table: [] for table in requested}
-    days = {table: set(of) for table, of in requested.items()}
+def outcomes(ledger: Ledger, states: Mapping[Partition, WorkState], plan_id: str) -> list[TableOutcome]:
+    """What the plan made of the partitions requested, a table after the other in their order."""
+    days: dict[str, list[date]] = {}
+    for table, day in states:
+        days.setdefault(table, []).append(day)
+    builds: dict[Partition, list[Build]] = {}
     for build in ledger.builds(days):
-        by_table[build.table].append(build)
-    return [_outcome(table, builds, len(days[table]), ours) for table, builds in by_table.items()]
+        builds.setdefault((build.table, build.day), []).append(build)
+    return [_outcome(table, {day: states[table, day] for day in of}, builds, plan_id) for table, of in days.items()]
 
 
-def _outcome(table: str, builds: Sequence[Build], requested: int, ours: Callable[[Build], bool]) -> TableOutcome:
-    accepted = {b.day: b for b in builds if b.succeeded}
-    last = {b.day: b for b in builds}
-    failed = [b for b in last.values() if not b.succeeded and ours(b)]
-    built = [b for b in last.values() if b.succeeded and ours(b)]
-    verdicts = [check["passed"] for b in [*accepted.values(), *failed] for check in b.checks]
+def _outcome(
+    table: str, states: Mapping[date, WorkState], builds: Mapping[Partition, list[Build]], plan_id: str
+) -> TableOutcome:
+    by_day = {day: builds.get((table, day), []) for day in states}
+    ours = {day: [b for b in of if plan_id and b.plan == plan_id] for day, of in by_day.items()}
+    accepted = {day: [b for b in of if b.succeeded][-1:] for day, of in by_day.items()}
+    done = [day for day, state in states.items() if state == WorkState.DONE]
+    computed = [ours[day][-1].outcome for day in done if ours[day] and ours[day][-1].succeeded]
+    failed = [day for day, state in states.items() if state == WorkState.FAILED]
+    looked_at = [b for of in accepted.values() for b in of] + [b for day in failed for b in by_day[day][-1:] if not b.succeeded]
+    verdicts = [check["passed"] for build in looked_at for check in build.checks]
     return TableOutcome(
         table,
-        requested,
-        built=len(built),
-        up_to_date=sum(1 for day in accepted if last[day].succeeded and not ours(last[day])),
+        len(states),
+        changed=len(computed) - computed.count("unchanged"),
+        unchanged=computed.count("unchanged"),
+        up_to_date=len(done) - len(computed),
         failed=len(failed),
-        rows=sum(b.rows for b in accepted.values()),
+        blocked=sum(state == WorkState.BLOCKED for state in states.values()),
+        not_run=sum(state == WorkState.PENDING for state in states.values()),
+        rows=sum(b.rows for of in accepted.values() for b in of),
+        checks=len(verdicts),
         checks_passed=sum(verdicts),
-        checks_failed=len(verdicts) - sum(verdicts),
-        seconds=round(sum(b.seconds for b in builds if ours(b)), 1),
+        seconds=round(sum(b.seconds for of in ours.values() for b in of), 1),
     )

@@ -124,16 +124,11 @@ def nulls_at_most(share: float, *columns: str) -> Rule:
 
 
 def unique_key() -> Rule:
-    return Rule(
-        "unique_key",
-        "No key twice.",
-        lambda day: (
-            day.repeated_keys == 0,
-            f"{day.repeated_keys:,} keys more than once" if day.repeated_keys else "every key once",
-            {"repeated_keys": day.repeated_keys},
-        ),
-        counts_keys=True,
-    )
+    def judge(day: DayProfile) -> Judged:
+        message = f"{day.repeated_keys:,} keys more than once" if day.repeated_keys else "every key once"
+        return day.repeated_keys == 0, message, {"repeated_keys": day.repeated_keys}
+
+    return Rule("unique_key", "No key twice.", judge, counts_keys=True)
 
 
 def unparsed_at_most(share: float, columns: Sequence[str]) -> Rule:
@@ -172,11 +167,7 @@ def rejected_at_most(share: float, table: str) -> Rule:
     def judge(day: DayProfile) -> Judged:
         rejected = day.compared_rows.get(table, 0)
         lines = rejected + day.rows
-        return (
-            rejected <= share * lines,
-            f"{rejected:,} of {lines:,} lines in {table}",
-            {"rejected": rejected, "lines": lines},
-        )
+        return rejected <= share * lines, f"{rejected:,} of {lines:,} lines in {table}", {"rejected": rejected, "lines": lines}
 
     return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge, tables=[table])
 

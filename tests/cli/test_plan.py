@@ -86,14 +86,15 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
         (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2, "There is no table raw/x."),
         (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late is not a state."),
         (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2, "--budget soon is not a length of time."),
-        (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2, "--spark-conf cores=4 is not a Spark setting."),
+        (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2, "cores cannot be set for one plan: rows may depend"),
         (["--partitions", "last 20"], {"BACKFILL_ASK_ABOVE_DAYS": "5"}, 4, "This plan rebuilds 13 days, more than 5"),
         (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"}, 4, "2019-09-03 is protected"),
         (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "may"}, 2, "BACKFILL_PROTECTED_DAYS='may' is not allowed"),
+        (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "last 7"}, 2, "has another meaning every day"),
     ],
     ids=[
         "no days", "a day outside the calendar", "nothing delivered", "an unknown table", "an unknown state", "no time",
-        "no Spark setting", "many days", "a protected day", "no days to protect",
+        "no Spark setting", "many days", "a protected day", "no days to protect", "days to protect that move",
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(tmp_path, arguments, env, code, said):

@@ -21,9 +21,9 @@ class Demo:
     printed: str
 
     def outcome(self) -> dict[str, tuple[str, ...]]:
-        """Of each table in the printed outcome: days, built, up to date, failed, rows."""
+        """Of each table in the printed outcome: days, changed, unchanged, up to date, failed, blocked, not run, rows."""
         lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in self.printed.splitlines()]
-        return {line[0]: tuple(line[1:6]) for line in lines if line[0] in NAMES}
+        return {line[0]: tuple(line[1:9]) for line in lines if line[0] in NAMES}
 
 
 def demo(home: Path, *, own_engine: bool = True) -> Demo:

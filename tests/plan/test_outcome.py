@@ -1,45 +1,54 @@
 """What a backfill made of its days, read from the ledger."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.outcome import TableOutcome, outcomes
+from backfill_assets.plan.remaining import WorkState
 
-DAYS = [date(2019, 9, n) for n in range(1, 5)]
+DAYS = [date(2019, 9, n) for n in range(1, 7)]
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 GOOD, BAD = {"rule": "has_rows", "passed": True}, {"rule": "has_rows", "passed": False}
 
 
-def build(day: int, outcome: str, run: str, rows: int = 10, checks: tuple = (GOOD,), minute: int = 0) -> Build:
+def build(day: int, outcome: str, plan: str, rows: int = 10, checks: tuple = (GOOD,), minute: int = 0) -> Build:
     at = BEGAN + timedelta(minutes=minute)
-    return Build("raw/a", DAYS[day], outcome, run, "1", rows=rows, checks=checks, seconds=1.5, at=at)  # type: ignore[arg-type]
+    made = Build("raw/a", DAYS[day], outcome, "a run", "1", rows=rows, checks=checks, seconds=1.5, at=at)  # type: ignore[arg-type]
+    return replace(made, plan=plan)
 
 
-def by(*runs: str):
-    return lambda build: build.run in runs
+def states(*of: WorkState, table: str = "raw/a") -> dict[Partition, WorkState]:
+    return {(table, day): state for day, state in zip(DAYS, of, strict=False)}
 
 
-def test_built_up_to_date_failed_and_missing_days_are_counted_apart(tmp_path):
+DONE, FAILED, BLOCKED, PENDING = WorkState.DONE, WorkState.FAILED, WorkState.BLOCKED, WorkState.PENDING
+
+
+def test_every_day_is_counted_once_by_what_became_of_it(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(0, "accepted", "earlier"), build(2, "accepted", "earlier", rows=7)])
     ledger.append([build(1, "accepted", "now", minute=1), build(2, "failed", "now", checks=(GOOD, BAD), minute=1)])
-    (outcome,) = outcomes(ledger, {"raw/a": DAYS}, by("now"))
+    ledger.append([build(3, "unchanged", "now", minute=1)])
+    (outcome,) = outcomes(ledger, states(DONE, DONE, FAILED, DONE, BLOCKED, PENDING), "now")
     assert outcome == TableOutcome(
-        "raw/a", requested=4, built=1, up_to_date=1, failed=1, rows=27, checks_passed=4, checks_failed=1, seconds=3.0
-    )
-    assert not outcome.complete
+        "raw/a", days=6, changed=1, unchanged=1, up_to_date=1, failed=1, blocked=1, not_run=1, rows=37, checks=6,
+        checks_passed=5, seconds=4.5,
+    )  # fmt: skip
+    assert sum(map(int, outcome.row()[2:8])) == outcome.days
 
 
-def test_a_day_that_failed_and_was_mended_in_the_same_backfill_is_complete(tmp_path):
+def test_a_day_that_failed_and_is_up_to_date_again_is_not_failed(tmp_path):
     ledger = Ledger(str(tmp_path))
-    ledger.append([build(0, "failed", "first", checks=(BAD,)), build(0, "accepted", "second", minute=1)])
-    (outcome,) = outcomes(ledger, {"raw/a": DAYS[:1]}, by("first", "second"))
-    assert (outcome.complete, outcome.built, outcome.failed, outcome.checks_failed) == (True, 1, 0, 0)
+    ledger.append([build(0, "accepted", "earlier"), build(0, "failed", "now", checks=(BAD,), minute=1)])
+    (outcome,) = outcomes(ledger, states(DONE), "now")
+    assert (outcome.done, outcome.up_to_date, outcome.failed, outcome.checks_passed, outcome.checks) == (1, 1, 0, 1, 1)
 
 
 def test_days_of_other_tables_and_days_not_requested_do_not_count(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(3, "accepted", "now")])
-    requested = {"raw/a": DAYS[:1], "raw/b": DAYS[:1]}
-    assert outcomes(ledger, requested, by("now")) == [TableOutcome("raw/a", 1), TableOutcome("raw/b", 1)]
+    requested = states(PENDING) | states(PENDING, table="raw/b")
+    assert outcomes(ledger, requested, "now") == [TableOutcome("raw/a", 1, not_run=1), TableOutcome("raw/b", 1, not_run=1)]
