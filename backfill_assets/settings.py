@@ -9,7 +9,6 @@ everything without a path of its own is in its `.backfill`.
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +18,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
+from backfill_assets.pyproject import BUNDLED, project_at
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
-BUNDLED = "backfill_assets.datasets.outages.project"
 
 EXAMPLES = {
     "project": "my_module",
@@ -168,24 +167,3 @@ def _sentence(problem: Any) -> str:
         return f"{reason}. Nothing was started."
     example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
     return f"BACKFILL_{name.upper()}={problem['input']!r} is not allowed: {reason}{example}. Nothing was started."
-
-
-def project_at(start: Path) -> tuple[Path, str]:
-    """The project's folder and its module, by the nearest pyproject.toml from `start` upward that names one.
-
-    Without one: `start` and the bundled outages. Raises SettingsError for a pyproject.toml that is not TOML.
-    """
-    for folder in (start, *start.parents):
-        file = folder / "pyproject.toml"
-        contents = file.read_bytes() if file.is_file() else b""
-        if b"backfill" not in contents:  # it concerns others, whether it can be read or not
-            continue
-        try:
-            tool = tomllib.loads(contents.decode()).get("tool")
-        except ValueError as error:
-            raise SettingsError(f"{file} cannot be read: {error}. Nothing was started. Correct it.") from None
-        ours = tool.get("backfill") if isinstance(tool, dict) else None
-        project = ours.get("project") if isinstance(ours, dict) else None
-        if project:
-            return folder, str(project)
-    return start, BUNDLED

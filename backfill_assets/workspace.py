@@ -14,7 +14,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.lake.store import Lake
 from backfill_assets.project import Project, load
-from backfill_assets.settings import Settings, project_at, read_settings
+from backfill_assets.pyproject import project_at
+from backfill_assets.settings import Settings, read_settings
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph

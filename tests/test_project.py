@@ -11,7 +11,8 @@ import pytest
 from dagster import Definitions
 
 from backfill_assets.errors import SettingsError
-from backfill_assets.settings import BUNDLED, project_at, read_settings
+from backfill_assets.pyproject import BUNDLED, project_at
+from backfill_assets.settings import read_settings
 from tests.projects import opened, written
 
 

@@ -21,23 +21,24 @@ LONGEST = 180
 ARROWS = {
     "errors": "",
     "calendar": "",
-    "settings": "",
+    "pyproject": "",
+    "settings": "pyproject",
     "quality": "spark",
     "sources": "spark",
     "lake": "settings spark",
     "tables": "quality sources",
     "datasets": "quality sources tables root spark",
     "project": "tables",
-    "workspace": "lake project settings sources tables",
+    "workspace": "lake project pyproject settings sources tables",
     "step": "lake quality sources tables workspace spark",
     "plan": "lake step tables workspace",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan workspace",
     "reconcile": "dagster_client lake",
-    "servers": "dagster_client lake settings",
+    "servers": "dagster_client lake pyproject settings",
     "orchestration": "dagster_client lake plan rebuild servers settings step tables workspace dagster spark",
     "code_location": "orchestration workspace dagster",
-    "cli": "dagster_client datasets lake plan rebuild reconcile servers settings step workspace",
+    "cli": "dagster_client datasets lake plan pyproject rebuild reconcile servers settings step workspace",
 }
 OPEN_TO_ALL = {"errors", "calendar"}
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}

@@ -16,8 +16,9 @@ from httpx import BaseTransport
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.pyproject import project_at
 from backfill_assets.servers.child import process_tree, wait_or_kill
-from backfill_assets.settings import Settings, project_at
+from backfill_assets.settings import Settings
 
 # The socket of the run starter (orchestration/run_starter.py); not set where `backfill up` did not start the servers.
 RUN_STARTER_VARIABLE = "BACKFILL_RUN_STARTER"

@@ -12,7 +12,7 @@ import pytest
 
 from backfill_assets.calendar import between
 from backfill_assets.plan.store import Plans
-from backfill_assets.settings import BUNDLED
+from backfill_assets.pyproject import BUNDLED
 from tests.journeys import questions
 from tests.journeys.servers import PROJECT, station_on
 from tests.journeys.station import FIRST, Station, ended, eventually

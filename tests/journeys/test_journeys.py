@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
 from backfill_assets.errors import UsageError
+from backfill_assets.pyproject import BUNDLED
 from backfill_assets.servers.home import servers_record
-from backfill_assets.settings import BUNDLED
 from tests.journeys import questions
 from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
