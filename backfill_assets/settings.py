@@ -60,9 +60,10 @@ class Settings(BaseSettings):
     spark_remote: str | None = Field(default=None, pattern=r"^sc://.+")
     spark_conf: dict[str, str] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
-    dagster_url: str = Field(default="http://127.0.0.1:3000", pattern=r"^https?://.+")
+    # Not given: the servers that `backfill up` runs on the home, and no others, which may be of another lake.
+    dagster_url: str | None = Field(default=None, pattern=r"^https?://.+")
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
-    nightly_cron: str = Field(default="30 1 * * *", pattern=r"^\S+( \S+){4}$")
+    nightly_cron: str = "30 1 * * *"
 
     # Days that no plan may rebuild: closed books, days somebody signed.
     protected_days: str = ""
@@ -75,6 +76,15 @@ class Settings(BaseSettings):
     @classmethod
     def _jars(cls, value: Any) -> Any:
         return tuple(Path(part.strip()) for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("nightly_cron")
+    @classmethod
+    def _is_a_schedule(cls, cron: str) -> str:
+        fields, highest = cron.split(), (59, 23, 31, 12, 7)
+        numbers = [(int(n), most) for field, most in zip(fields, highest, strict=False) for n in re.findall(r"\d+", field)]
+        if len(fields) != len(highest) or any(number > most for number, most in numbers):
+            raise ValueError("a schedule is MINUTE (0-59) HOUR (0-23) DAY (1-31) MONTH (1-12) WEEKDAY (0-7)")
+        return cron
 
     @field_validator("spark_jars")
     @classmethod

@@ -24,6 +24,7 @@ GIB = 2**30
 DISK_NEEDED, DISK_RECOMMENDED = 1 * GIB, 5 * GIB
 # The engine's heap of 4 GiB, plus Dagster's processes.
 MEMORY_RECOMMENDED = 7 * GIB
+USUAL_PORT = 3000
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,11 @@ def landing(settings: Settings) -> Finding:
 def servers(settings: Settings) -> Iterator[Finding]:
     """The servers that run on this home; if none do, whether their port is free."""
     record = servers_record(settings.home)
-    dagster = Dagster(record.url if record else settings.dagster_url, timeout=5.0)
+    dagster = Dagster(settings.dagster_url or (record.url if record else f"http://127.0.0.1:{USUAL_PORT}"), timeout=5.0)
+    if not record and not settings.dagster_url and dagster.answers():
+        remedy = f"backfill up --port {free_port()}"
+        yield Finding("ok", "servers", f"none run on this home; those at port {USUAL_PORT} are not asked", remedy)
+        return
     port = urlsplit(dagster.url).port or 80
     if not dagster.answers():
         if is_taken(port):

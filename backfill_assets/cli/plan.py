@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.errors import NothingToBuild
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import RebuildRequest
@@ -16,7 +17,12 @@ from backfill_assets.workspace import open_workspace
 
 def run(request: RebuildRequest, *, as_json: bool) -> int:
     workspace = open_workspace()
-    made, price = make_plan(request, workspace), workspace.settings.price_per_hour
+    price = workspace.settings.price_per_hour
+    try:
+        made = make_plan(request, workspace)
+    except NothingToBuild as nothing:
+        print(json.dumps({"id": None}) if as_json else nothing)
+        return 0
     if as_json:
         print(json.dumps(as_values(made, price)))
     else:

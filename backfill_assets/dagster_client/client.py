@@ -19,7 +19,7 @@ FINISHED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAI
 
 @dataclass
 class Dagster:
-    """The webserver at `url`. `transport` stands in for the network in tests."""
+    """The webserver at `url`; without one, every request is unavailable. `transport` stands in for the network in tests."""
 
     url: str
     transport: httpx.BaseTransport | None = None
@@ -36,6 +36,11 @@ class Dagster:
         Raises UsageError if Dagster refuses the request, ServiceUnavailable if no webserver can be reached, and AnswerLost if
         the request may have been carried out although no answer came.
         """
+        if not self.url:
+            raise ServiceUnavailable(
+                "No servers run on this home. Nothing was launched by this request. Start them with `backfill up`, or name a "
+                "webserver that has this lake: BACKFILL_DAGSTER_URL."
+            )
         body = {"query": document, "variables": variables or {}}
         try:
             response = self._client.post("/graphql", json=body)

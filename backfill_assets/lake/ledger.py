@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
+from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import SCHEMA, Build, from_arrow, to_arrow
@@ -107,10 +108,17 @@ def _filters(days: Days | None) -> list[list[tuple[str, str, object]]] | None:
 
 
 def open_table(path: str) -> DeltaTable | None:
+    """The table at `path`, at its newest version; None if there is none. ServiceUnavailable if the store does not answer."""
     try:
         return DeltaTable(path)
     except TableNotFoundError:
         return None
+    except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
+        if "://" not in path:
+            raise
+        raise ServiceUnavailable(
+            f"{path} cannot be opened: {str(error)[:300]} Correct BACKFILL_LAKE or the credentials."
+        ) from None
 
 
 def version_of(path: str) -> int:

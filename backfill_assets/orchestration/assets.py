@@ -50,6 +50,13 @@ executor = in_process_executor.configured({"step_dependency_config": {"require_u
 ENGINE_RETRY = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
 
 
+FRESHNESS = FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26))
+NO_DAYS = (
+    'This run names no days (as "Execute all" on checks does). Nothing was computed: rules are checked when days are built. '
+    "Choose the table's days and launch them; with force, those that are up to date are computed and checked again too."
+)
+
+
 class RebuildOptions(ConfigurableResource):
     """How this run builds its days. It holds for every table of the run."""
 
@@ -84,7 +91,8 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         kinds={"pyspark", "deltalake"},
         metadata={"key": list(table.key), "partitioned by": table.partition_by, "columns": table.columns},
         partitions_def=partitions,
-        freshness_policy=FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26)),
+        # A calendar that has ended gets no new days, and is never late.
+        freshness_policy=None if workspace.calendar.fixed_last else FRESHNESS,
         skippable=True,  # `events_of` yields its output, and materializes only the days that were accepted
     )
     checks = [
@@ -101,6 +109,8 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         retry_policy=ENGINE_RETRY,
     )
     def build(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
+        if not context.has_partition_key and not context.has_partition_key_range:
+            raise Failure(NO_DAYS, allow_retries=False)
         try:
             request = request_of(context, options, plan_of(context, workspace), table)
             step = Step(table, workspace, request, lambda: spark.session(options.spark_conf))

@@ -54,7 +54,11 @@ def plan_jobs(
     def plan(context: OpExecutionContext) -> None:
         """Plan a rebuild: which days of which tables, why, in which order, in how many minutes. Starts nothing."""
         with failing_without_retry():
-            made = make_plan(request_of(context.op_config), workspace)
+            try:
+                made = make_plan(request_of(context.op_config), workspace)
+            except NothingToBuild as nothing:
+                context.log.info(str(nothing))
+                return
         log_plan(context, made, price)
         how = f'launch the job run_plan with `plan: "{made.plan.id}"`, or type `backfill run {made.plan.id}`'
         context.log.info(f"Nothing was started. To carry it out, {how}.")

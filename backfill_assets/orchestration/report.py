@@ -34,6 +34,7 @@ from dagster._core.execution.plan.outputs import StepOutputHandle
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.lake.record import Build
 from backfill_assets.step.request import StepResult
+from backfill_assets.tables.declaration import Table
 
 
 def events_of(context: AssetExecutionContext, result: StepResult) -> Iterator[Any]:
@@ -41,8 +42,8 @@ def events_of(context: AssetExecutionContext, result: StepResult) -> Iterator[An
     step = context.get_step_execution_context()
     key = AssetKey(result.table.name.split("/"))
     accepted, failed = result.accepted(), result.failed()
-    new = {id(build) for build in result.built}
-    materialized = [materialization(key, build, new=id(build) in new) for build in accepted]
+    new, pointer = {id(build) for build in result.built}, context.instance.event_log_storage.get_maximum_record_id()
+    materialized = [materialization(result.table, build, new=id(build) in new, pointer=pointer) for build in accepted]
     yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
     targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
     evaluated = [e for build in sorted([*accepted, *failed], key=lambda b: b.day) for e in evaluations(key, build, targets)]
@@ -60,8 +61,12 @@ def _outputs(step: Any) -> Iterator[Any]:
             yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name)))
 
 
-def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMaterialization:
-    """The materialization of one day: figures as metadata; code, data and input versions as tags."""
+def materialization(table: Table, build: Build, *, new: bool, pointer: int | None) -> AssetMaterialization:
+    """The materialization of one day: figures as metadata; code, data and input versions as tags.
+
+    `pointer` is the newest event that there was when the inputs had been read: Dagster calls the day unsynced ("has a new data
+    version") once an input has an event after it with another data version.
+    """
     outcome = build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": build.rows,
@@ -80,9 +85,9 @@ def materialization(key: AssetKey, build: Build, *, new: bool) -> AssetMateriali
     tags = {
         "dagster/code_version": build.code_version,
         "dagster/data_version": build.fingerprint,
-        **_input_tags(build.inputs),
+        **_input_tags(table, build.inputs, pointer),
     }
-    return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
+    return AssetMaterialization(AssetKey(table.name.split("/")), partition=build.day.isoformat(), metadata=metadata, tags=tags)
 
 
 def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iterator[AssetCheckEvaluation]:
@@ -157,10 +162,15 @@ def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
     return {name: sorted(values)[:20] for name, values in merged.items() if values}
 
 
-def _input_tags(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """One tag for each input table: a hash of the fingerprints of the days of it that were read."""
+def _input_tags(table: Table, inputs: Mapping[str, Mapping[str, str]], pointer: int | None) -> dict[str, str]:
+    """For each table that is read, a hash of the fingerprints of its days that were read, and the newest event by then.
 
-    def combined(days: Mapping[str, str]) -> str:
-        return hashlib.sha256(" ".join(days[day] for day in sorted(days)).encode()).hexdigest()[:16]
-
-    return {f"dagster/input_data_version/{table}": combined(days) for table, days in inputs.items() if days}
+    A table that reads itself is reported with the days that it was computed from: of itself, no event is newer.
+    """
+    tags = {}
+    for other, _ in table.windows():
+        days = inputs.get(other.name, {})
+        fingerprints = " ".join(days[day] for day in sorted(days))
+        tags[f"dagster/input_data_version/{other.name}"] = hashlib.sha256(fingerprints.encode()).hexdigest()[:16]
+        tags[f"dagster/input_event_pointer/{other.name}"] = "NULL" if other is table or pointer is None else str(pointer)
+    return tags

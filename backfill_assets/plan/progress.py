@@ -53,7 +53,10 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress at one moment. `over`: no command is carrying the plan out. `waiting`: why the server is waited for."""
+    """The progress at one moment. `over`: no command is carrying the plan out. `waiting`: why the server is waited for.
+
+    `recorded`: how a plan that is looked at later has ended.
+    """
 
     plan: Plan
     remaining: Remaining
@@ -64,6 +67,7 @@ class Progress:
     at: datetime
     over: bool
     waiting: str = ""
+    recorded: Ending | None = None
 
     def tables(self) -> Sequence[TableProgress]:
         launched = {partition for chunk in self.running.values() for partition in chunk.partitions}
@@ -88,7 +92,9 @@ class Progress:
 
     @property
     def ending(self) -> Ending:
-        """How it ended, or would if this were the end."""
+        """How it ended, or would if this were the end. What was recorded holds, whatever has changed since."""
+        if self.recorded:
+            return self.recorded
         if all(state == WorkState.DONE for state in self.remaining.states.values()):
             return Ending.DONE
         if self.stopped is None:

@@ -56,7 +56,7 @@ class PlanOptions:
         """The budget in minutes; 0 is no limit."""
         text = self.budget.strip()
         length = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-        if text and not length:
+        if text and (not length or not float(length[1])):
             raise UsageError(f"--budget {text} is not a length of time. Nothing was started. Type 90s, 30m, 2h or 1d.")
         return float(length[1]) * MINUTES[length[2]] if length else 0.0
 

@@ -7,7 +7,7 @@ from datetime import date
 from backfill_assets.calendar import ranges
 from backfill_assets.plan.estimate import Estimate
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.selection import READS, Selection
 
@@ -77,10 +77,14 @@ def ending_lines(end: Progress) -> Iterator[str]:
     if end.remaining.saved:
         yield f"{len(end.remaining.saved)} partition(s) were up to date without being computed: code and inputs are the same."
     yield from not_built_lines(end)
+    if not end.over:
+        yield f"Plan {plan.id} is open. `backfill watch {plan.id}` follows it."
+        yield f"If no command carries it out any more: `backfill resume {plan.id}`."
+        return
     stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
     yield f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}"
     missing = sum(table.days - table.done for table in end.tables())
-    if missing:
+    if missing and end.ending != Ending.DONE:
         yield (
             f"{missing} partition(s) are not built; what is built stays. Correct what is named above, then "
             f"`backfill resume {plan.id}`."

@@ -7,7 +7,7 @@ from datetime import datetime
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import LaunchedChunk, Progress, Stop
+from backfill_assets.plan.progress import Ending, LaunchedChunk, Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.store import OPEN, Plans
@@ -35,9 +35,10 @@ class Watch:
         over = frozenset(n for n, of in partitions.items() if n not in running and not remaining.count(of)[WorkState.PENDING])
         ended = [event.facts for event in events if event.kind == "ended"]
         stop = Stop(ended[-1]["stop"], ended[-1]["why"]) if not is_open and ended and ended[-1].get("why") else None
+        recorded = Ending(ended[-1]["ending"]) if ended and not is_open else None
         started = next((event.at for event in reversed(events) if event.kind == "started"), self.now())
         at = events[-1].at if events and not is_open else self.now()
-        return Progress(plan, remaining, running, over, stop, started, at, not is_open, waiting)
+        return Progress(plan, remaining, running, over, stop, started, at, not is_open, waiting, recorded)
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:
         """The progress each second, until no command is carrying the plan out."""

@@ -78,9 +78,9 @@ def _text(value: object) -> str:
 
 
 def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Dagster:
-    """The webserver that the settings name, or the one that runs on this home. `transport` is for tests."""
-    record = None if "dagster_url" in settings.model_fields_set else servers_record(settings.home)
-    return Dagster(record.url if record else settings.dagster_url, transport)
+    """The webserver that the settings name, or the one that runs on this home; else one at no address, which is unavailable."""
+    record = servers_record(settings.home)
+    return Dagster(settings.dagster_url or (record.url if record else ""), transport)
 
 
 @dataclass(frozen=True)

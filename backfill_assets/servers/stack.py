@@ -125,12 +125,13 @@ class Servers:
 @contextmanager
 def servers_on(settings: Settings, port: int | None = None, log: Callable[[str], None] = print) -> Iterator[Servers]:
     """Webserver, daemon and engine on this lake, ready to use; stopped when the block is left, also by an error."""
-    if port and is_taken(port):
-        raise UsageError(
-            f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port {free_port()}"
-        )
     # A socket's path may have about a hundred characters, and a home's has more; the folder is open to its owner only.
     with only_servers(settings), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
+        if port and is_taken(port):
+            raise UsageError(
+                f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port "
+                f"{free_port()}"
+            )
         prepare(settings)
         servers = servers_of(settings, port or free_port(), log, Path(sockets))
         try:

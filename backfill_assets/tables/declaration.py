@@ -113,6 +113,12 @@ def table(
     that is no DATE, column names that need quoting, a key or a rule that names no column, and a function whose source cannot be
     read.
     """
+    not_rules = [rule for rule in rules if not isinstance(rule, Rule)]
+    if not_rules:
+        raise ValueError(f"{name}: {not_rules[0]!r} is no rule; a rule is called, as in rules.has_rows()")
+    tables = [argument for argument, read in reads.items() if isinstance(read, Table)]
+    if tables:
+        raise ValueError(f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]}, first=-6, last=0)")
     every_rule = (types_as_declared(), *rules)
     rule_names = [rule.name for rule in every_rule]
     if len(set(rule_names)) < len(rule_names):

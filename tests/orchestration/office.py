@@ -64,7 +64,7 @@ class Office:
         self.workspace = replace(self.workspace, settings=settings)
 
     def _dagster(self, settings: Settings) -> Dagster:
-        return Dagster(settings.dagster_url, transport=httpx.MockTransport(self.server.answer))
+        return Dagster("http://dagster", transport=httpx.MockTransport(self.server.answer))
 
     @property
     def plans(self) -> Plans:

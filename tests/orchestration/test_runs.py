@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from dagster import (
     AssetKey,
+    AssetMaterialization,
     AssetRecordsFilter,
     DagsterInvalidConfigError,
     RunRequest,
     build_schedule_context,
 )
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.latest import latest
@@ -59,6 +62,26 @@ def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
         assert event.tags["dagster/data_version"] == build.fingerprint
         assert event.tags["dagster/code_version"] == build.code_version
     assert {b.rows for (name, _), b in builds.items() if name == OUTAGES} == {20}
+
+
+def stale(site: Site, name: str) -> dict[str, list[str]]:
+    """Why Dagster calls days of a table unsynced, as its UI shows it."""
+    graph = site.defs.get_repository_def().asset_graph
+    context = LoadingContextForTest(site.instance)
+    resolver = CachingStaleStatusResolver(site.instance, graph, context)
+    causes = {str(at): resolver.get_stale_causes(AssetKey(name.split("/")), str(at)) for at in FOUR}
+    return {at: [cause.reason for cause in of] for at, of in causes.items() if of}
+
+
+def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(site):
+    assert site.run().success
+    assert {name: stale(site, name) for name in NAMES} == {name: {} for name in NAMES}
+    assert site.run(force=True).success  # the same rows again
+    assert {name: stale(site, name) for name in NAMES} == {name: {} for name in NAMES}
+    tags = {"dagster/data_version": "another", "dagster/code_version": site.world.table(UPDATES).version}
+    corrected = AssetMaterialization(AssetKey(UPDATES.split("/")), partition=str(day(1)), tags=tags)
+    site.instance.report_runless_asset_event(corrected)
+    assert stale(site, OUTAGES)[str(day(1))] == ["has a new dependency data version"]
 
 
 def _of(name: str, at: Any) -> Any:

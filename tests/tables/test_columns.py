@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from backfill_assets.quality.rules import no_nulls, rejected_at_most, unique_key, unparsed_at_most
+from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, unique_key, unparsed_at_most
 from backfill_assets.sources.landing import Landing
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, table
@@ -27,6 +27,9 @@ def test_columns_are_read_with_their_types():
         "day": "DATE", "prices": "MAP<STRING, DECIMAL(9,2)> COMMENT 'IN CENTS, NOT EUROS'", "s": "STRUCT<A: INT, B: INT>",
     }  # fmt: skip
     assert declared().partition_by == "day"
+
+
+declared_once = declared()
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,8 @@ def test_columns_are_read_with_their_types():
         pytest.param({"columns": "day DATE, __hash INT"}, "'__hash INT' is not a column", id="a name of ours"),
         pytest.param({"columns": "day DATE, n"}, "'n' is not a column", id="no type"),
         pytest.param({"columns": "day DATE, n INT, N INT"}, "two columns are named N", id="a name twice"),
+        pytest.param({"rules": [has_rows]}, r"is no rule; a rule is called, as in rules\.has_rows\(\)", id="a rule not called"),
+        pytest.param({"reads": {"days": declared_once}}, r"write same_day\(days\) or window\(days", id="a table itself"),
         pytest.param({"reads": {"days": Landing("a"), "more": Landing("b")}}, "reads two sources", id="two sources"),
     ],
 )
