@@ -73,14 +73,19 @@ class Plan:
         reasons = self.reasons.get(table, {}) if self.options.force else {}
         return frozenset(date.fromisoformat(day) for day, why in reasons.items() if not why.startswith(READS))
 
-    def refuse_other_code(self, now: Mapping[str, str]) -> None:
-        """UsageError if a table of the plan is not the code that was planned; `now` has every table's version."""
+    def refuse_other_code(self, now: Mapping[str, str], *, loaded_by: str = "") -> None:
+        """UsageError if a table of the plan is not the code that was planned; `now` has every table's version.
+
+        `loaded_by` is the webserver that has loaded those; else they are what is on disk.
+        """
         self.refuse_gone_tables(now)
         changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
         if changed:
+            reload = f"If the files are right, press Reload at {loaded_by}/locations. Else bring" if loaded_by else "Bring"
             raise UsageError(
                 f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
-                f"Bring the planned code back and `backfill resume {self.id}`; or `backfill cancel {self.id}`, then plan again."
+                f"{reload} the planned code back and `backfill resume {self.id}`; or `backfill cancel {self.id}`, then plan "
+                "again."
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:

@@ -54,7 +54,7 @@ class Launcher:
         UsageError if Dagster refuses, or has other code loaded; ServiceUnavailable if it is gone before the request was sent,
         or does not come back after.
         """
-        self.plan.refuse_other_code(self.dagster.code_versions())
+        self.plan.refuse_other_code(self.dagster.code_versions(), loaded_by=self.dagster.url)
         running = running_backfills(self.dagster, self.plan).get(chunk)
         if running:  # launched by a command that was killed before it had the answer, or before the server was gone
             return running
