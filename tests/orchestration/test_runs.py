@@ -14,6 +14,8 @@ from dagster import (
     build_schedule_context,
 )
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
 from dagster._core.loader import LoadingContextForTest
 
 from backfill_assets.errors import ServiceUnavailable
@@ -154,6 +156,16 @@ def test_a_re_execution_from_failure_after_mending_builds_the_rest(site):
     assert result.success
     assert {name: site.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
     assert len(site.world.rows(HISTORY)) == 4
+
+
+def test_a_run_without_days_computes_nothing_and_says_to_choose_some(site):
+    job = site.defs.resolve_job_def("rebuild")
+    run = site.instance.create_run_for_job(job)
+    result = execute_run(InMemoryJob(job), run, site.instance, raise_on_error=False)
+    (error,) = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    assert "This run names no days" in str(error)
+    assert "Choose the table's days and launch them" in str(error)
+    assert site.world.lake.ledger.builds() == []
 
 
 def test_options_reach_every_step(site):

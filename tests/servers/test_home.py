@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine, as_properties, engine_command
 from backfill_assets.servers.child import Child, stop
-from backfill_assets.servers.home import ServersRecord, environment, only_servers, prepare, servers_record
+from backfill_assets.servers.home import ServersRecord, dagster_of, environment, only_servers, prepare, servers_record
 from backfill_assets.settings import read_settings
 
 # A server that runs until the test stops it; nothing waits for the sleep.
@@ -84,3 +84,10 @@ def test_the_token_is_on_no_command_line_and_in_no_file(settings):
 
 def test_a_value_with_a_backslash_reaches_spark_whole():
     assert as_properties({"a": "C:\\jars"}) == "a=C:\\\\jars\n"
+
+
+def test_commands_of_a_home_without_servers_ask_nobody_elses(settings):
+    with pytest.raises(ServiceUnavailable, match=r"No servers run on this home\. Nothing was launched by this request\."):
+        dagster_of(settings).code_versions()
+    named = settings.model_copy(update={"dagster_url": "http://elsewhere:3000"})
+    assert dagster_of(named).url == "http://elsewhere:3000"
