@@ -22,12 +22,10 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
 from backfill_assets.pyproject import BUNDLED
 from backfill_assets.rebuild.start import rebuild_of
-from backfill_assets.servers.child import is_taken
+from backfill_assets.servers.child import USUAL_PORT, is_taken
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import REMEMBERED, read_settings, remember
 from backfill_assets.workspace import Workspace, open_workspace
-
-USUAL_PORT = 3000
 
 
 def run(*, days: str, port: int | None, exit_when_built: bool) -> int:

@@ -14,7 +14,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import version_of
 from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
-from backfill_assets.servers.child import free_port, is_taken
+from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import servers_record
 from backfill_assets.settings import REMEMBERED, Settings, read_settings
 from backfill_assets.workspace import Workspace, open_workspace
@@ -24,7 +24,6 @@ GIB = 2**30
 DISK_NEEDED, DISK_RECOMMENDED = 1 * GIB, 5 * GIB
 # The engine's heap of 4 GiB, plus Dagster's processes.
 MEMORY_RECOMMENDED = 7 * GIB
-USUAL_PORT = 3000
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The one act by which anything is put into a table: lock it, commit the files of some days, record the builds.
 
-The commit is a comparison and a swap: it holds only if no other came since the table was open_table, before the decision;
+The commit is a comparison and a swap: it holds only if no other came since the table was opened, before the decision;
 `deltalake` by itself lets two writers both fill a day that was empty (measured), and its rows would be there twice. Whoever
 comes second decides again, then commits.
 """
@@ -143,7 +143,7 @@ class FileCommit:
             commit_properties=self._properties(days, metadata),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
-        return int(table.version()) + 1  # the handle stays where it was open_table
+        return int(table.version()) + 1  # the handle stays at the version where it was opened
 
     def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> int:
         try:

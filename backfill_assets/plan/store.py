@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ class Plans:
     def ids(self) -> list[str]:
         return sorted(file.base_name.removesuffix(".json") for file in self._written(""))
 
-    @property
+    @cached_property
     def _files(self) -> fs.FileSystem:
         return files_in(Paths(self.root).plans)
 

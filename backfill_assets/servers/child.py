@@ -117,6 +117,10 @@ def ignoring_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+# Where the webserver listens if nothing else is said.
+USUAL_PORT = 3000
+
+
 def free_port() -> int:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         probe.bind(("127.0.0.1", 0))

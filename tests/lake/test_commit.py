@@ -1,81 +1,19 @@
 """Spark writes files, one act commits them with `deltalake`: whatever reads a table sees the same rows."""
 
 import json
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from datetime import date, timedelta
 
-import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Conflict, NotRecorded, UsageError
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import FileCommit, commit_and_record
 from backfill_assets.lake.files import write
-from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.reading import SliceReader
-from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import builds_of, recover_newest
+from backfill_assets.lake.recovery import builds_of
 from backfill_assets.lake.slice import Slice, files_of
-
-NAME, DAYS = "raw/a", tuple(date(2019, 9, n) for n in range(1, 6))
-FIRST, SECOND, THIRD, FOURTH, _ = DAYS
-AT = datetime(2019, 9, 1, 12, 30, 15, 123456, tzinfo=UTC)
-COLUMNS = "n BIGINT, day DATE, at TIMESTAMP, note STRING, fields MAP<STRING, STRING>, names ARRAY<STRING>, share DOUBLE"
-
-
-def row(day: date, n: int | None) -> tuple:
-    return n, day, AT, None if n is None else f"Ä{n}", {"a": f"{n}", "b": None}, [None, "x"], float("nan")
-
-
-def accepted(*days: date, outcome: str = "accepted", run: str = "a run") -> list[Build]:
-    return [Build(NAME, day, outcome, run, "1") for day in days]  # type: ignore[arg-type]
-
-
-class Given:
-    """A lake with one table, written by the act."""
-
-    def __init__(self, root: Path, spark):
-        self.root, self.spark, self.folder = str(root), spark, f"{root}/{NAME}"
-
-    def files(self, *rows: tuple, columns: str = COLUMNS, append_as: str = "") -> FileCommit:
-        frame = self.spark.createDataFrame(list(rows), columns)
-        return FileCommit(self.folder, "day", write(frame, self.folder, "day"), frame.schema.json(), append_as)
-
-    def commit(self, *rows: tuple, days: tuple[date, ...], columns: str = COLUMNS, append_as: str = "") -> list[Build]:
-        made = self.files(*rows, columns=columns, append_as=append_as)
-        return commit_and_record(self.root, NAME, lambda: accepted(*days), made)
-
-    def by_delta(self, version: int | None = None) -> list[tuple]:
-        reader = self.spark.read.format("delta")
-        frame = (reader if version is None else reader.option("versionAsOf", version)).load(self.folder)
-        return ordered(frame.select("day", "n").collect())
-
-    def by_slice(self, version: int, days=DAYS, columns: str = "day, n") -> list[tuple]:
-        frame = SliceReader(self.folder, Slice(NAME, "day", tuple(days), version), COLUMNS).rows(self.spark)
-        return ordered(frame.selectExpr(*columns.split(", ")).collect())
-
-    def by_library(self, version: int | None = None) -> list[tuple]:
-        found = DeltaTable(self.folder, version=version).to_pyarrow_table()
-        return ordered(zip(found["day"].to_pylist(), found["n"].to_pylist(), strict=True))
-
-    def by_duckdb(self, version: int | None = None) -> list[tuple]:
-        # By way of the library: DuckDB's own Delta extension must be downloaded.
-        held = DeltaTable(self.folder, version=version).to_pyarrow_dataset()
-        with duckdb.connect() as database:
-            database.register("held", held)
-            return ordered(database.execute("SELECT day, n FROM held").fetchall())
-
-
-def ordered(rows) -> list[tuple]:
-    return sorted((tuple(r) for r in rows), key=repr)
-
-
-@pytest.fixture
-def given(tmp_path, spark) -> Given:
-    return Given(tmp_path / "lake", spark)
+from tests.lake.one_table import AT, COLUMNS, DAYS, FIRST, FOURTH, NAME, SECOND, THIRD, Given, accepted, ordered, row
 
 
 def test_every_version_is_read_alike_by_everyone(given):
@@ -111,14 +49,6 @@ def test_a_slice_holds_its_days_and_no_others(given):
 def test_a_table_can_be_made_without_rows(given):
     assert [b.delta_version for b in given.commit(days=(FIRST,))] == [0]
     assert given.by_delta() == given.by_slice(0) == given.by_library() == []
-
-
-def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
-    made = given.files(row(FIRST, 1), row(SECOND, 2))
-    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST) + accepted(SECOND, outcome="failed"), made)
-    assert [(b.day, b.outcome, b.delta_version) for b in builds] == [(FIRST, "accepted", 0), (SECOND, "failed", -1)]
-    assert given.by_delta() == [(FIRST, 1)]
-    assert sorted(b.day for b in Ledger(given.root).builds()) == [FIRST, SECOND]
 
 
 def test_the_commit_tells_of_its_builds_to_the_library_and_to_spark(given):
@@ -181,48 +111,6 @@ def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given, 
     assert rows.schema == given.spark.read.format("delta").load(given.folder).schema
 
 
-def test_another_type_is_refused_and_nothing_is_written(given):
-    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match=r"n is integer, now string\. Nothing was committed"):
-        given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
-    assert DeltaTable(given.folder).version() == 0
-    assert [b.day for b in Ledger(given.root).builds()] == [FIRST]
-
-
-def test_a_column_that_is_spelled_in_another_case_is_refused(given):
-    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match=r"has n, now spelled N\. Nothing was committed"):
-        given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
-
-
-@pytest.mark.parametrize(
-    ("properties", "message"),
-    [
-        pytest.param({"delta.appendOnly": "true"}, "takes no commit: .*append-only", id="a table that only grows"),
-        pytest.param({"delta.constraints.small": "n < 2"}, r"has constraints \(delta\.constraints\.small\)", id="a constraint"),
-    ],
-)
-def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, properties, message):
-    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
-    DeltaTable(given.folder).alter.set_table_properties(properties, raise_if_not_exists=False)
-    decided: list[int] = []
-
-    def decide() -> list[Build]:
-        decided.append(1)
-        return accepted(FIRST)
-
-    with pytest.raises(UsageError, match=message):
-        commit_and_record(given.root, NAME, decide, given.files((FIRST, 3), columns="day DATE, n INT"))
-    assert (len(decided) < 2, given.by_delta()) == (True, [(FIRST, 1)])
-
-
-def test_an_append_is_committed_once_under_its_name(given):
-    for _ in range(2):
-        given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/1")
-    given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/2")
-    assert given.by_delta() == given.by_library() == [(FIRST, 1), (FIRST, 1)]
-
-
 def test_a_column_that_is_required_may_be_null_in_the_table():
     columns = pa.schema(
         [pa.field("day", pa.date32(), nullable=False), pa.field("a", pa.list_(pa.field("x", pa.int32(), False)))]
@@ -243,75 +131,6 @@ def test_a_column_that_is_required_may_be_null_in_the_table():
     )
     assert columns.names == [f.name for f in delta_schema(as_json).fields]
     assert all(field.nullable for field in delta_schema(as_json).fields)
-
-
-def test_who_comes_second_decides_again(given):
-    given.commit(row(FIRST, 1), days=(FIRST,))
-    made, other = given.files(row(SECOND, 2)), given.files(row(SECOND, 3))
-    decided: list[int] = []
-
-    def decide() -> list[Build]:
-        decided.append(DeltaTable(given.folder).version())
-        if len(decided) == 1:  # without the lock, as on an object store, another writer may commit now
-            other(DeltaTable(given.folder), [SECOND], "")
-        return accepted(SECOND)
-
-    assert [b.delta_version for b in commit_and_record(given.root, NAME, decide, made)] == [2]
-    assert decided == [0, 1]
-    assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
-
-
-def test_who_makes_the_table_second_decides_again(given):
-    made, other = given.files(row(SECOND, 2)), given.files(row(FIRST, 3))
-    decided: list[int] = []
-
-    def decide() -> list[Build]:
-        decided.append(1)
-        if len(decided) == 1:
-            other(None, [FIRST], "")
-        return accepted(SECOND)
-
-    assert [b.delta_version for b in commit_and_record(given.root, NAME, decide, made)] == [1]
-    assert (len(decided), given.by_delta()) == (2, [(FIRST, 3), (SECOND, 2)])
-
-
-def test_a_commit_that_was_made_before_an_error_counts(given):
-    made = given.files(row(FIRST, 1))
-
-    @dataclass(frozen=True)
-    class Failing(FileCommit):
-        def __call__(self, *arguments):
-            super().__call__(*arguments)
-            raise OSError("no space left for a checkpoint")
-
-    late = Failing(made.folder, "day", made.files, made.columns)
-    builds = commit_and_record(given.root, NAME, lambda: accepted(FIRST), late)
-    assert [(b.outcome, b.delta_version) for b in builds] == [("accepted", 0)]
-    assert [(b.outcome, b.delta_version) for b in Ledger(given.root).builds()] == [("accepted", 0)]
-
-
-def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
-    given.commit(row(FIRST, 1), days=(FIRST,))
-
-    def decide() -> list[Build]:
-        raise Conflict("another writer came first")
-
-    with pytest.raises(Conflict):
-        commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 2)))
-    assert given.by_delta() == [(FIRST, 1)]
-    assert len(Ledger(given.root).builds()) == 1
-
-
-def test_rows_that_are_committed_but_not_recorded_are_said_to_be_and_are_recorded_later(given):
-    blocked = Path(given.root) / "_ledger"
-    blocked.parent.mkdir()
-    blocked.write_text("no table")
-    with pytest.raises(NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"):
-        given.commit(row(FIRST, 1), days=(FIRST,))
-    blocked.unlink()
-    assert given.by_delta() == [(FIRST, 1)]
-    assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]
-    assert [(b.day, b.outcome) for b in Ledger(given.root).builds()] == [(FIRST, "accepted")]
 
 
 def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):
@@ -345,8 +164,8 @@ def test_a_value_that_python_cannot_hold_is_written_without_bounds(given, value)
     assert given.spark.read.format("delta").load(given.folder).count() == 1
 
 
-def test_more_files_than_spark_should_look_at_are_read_by_delta(given, monkeypatch):
-    monkeypatch.setattr("backfill_assets.lake.reading.MAX_PATHS", 2)
+def test_more_files_than_spark_should_look_at_are_read_by_delta(given):
     days = [FIRST + timedelta(days=n) for n in range(4)]
     given.commit(*[row(day, 1) for day in days], days=tuple(days))
-    assert given.by_slice(0, days) == [(day, 1) for day in days]
+    reader = SliceReader(given.folder, Slice(NAME, "day", tuple(days), 0), COLUMNS, max_paths=2)
+    assert ordered(reader.rows(given.spark).select("day", "n").collect()) == [(day, 1) for day in days]

@@ -36,6 +36,7 @@ def test_a_child_that_ignores_sigterm_is_ended_with_its_own_children(tmp_path: P
 
 def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
     """A shell ignores SIGINT in its background jobs, and Dagster handles SIGTERM as it finds SIGINT handled."""
+    # Nobody waits for the sleep: the signal ends it.
     child = Child("child", [sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), tmp_path / "log", tmp_path)
     with ignoring_signals():
         child.start()
@@ -47,7 +48,7 @@ def test_a_child_of_a_process_that_ignores_signals_is_stopped_by_them(tmp_path):
         child.process.kill()
 
 
-# Starts a child as `backfill up` does, names its process, and waits to be killed.
+# Starts a child as `backfill up` does, names its process, and is up until it is killed; nobody waits for these sleeps.
 PARENT = """
 import os, sys, time
 from pathlib import Path

@@ -40,6 +40,18 @@ def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     assert len(built.rows(OUTAGES, days(1))) == 2
 
 
+def during_the_first(table, act, calls: list[int]):
+    """The table, during whose first computation `act` happens; `calls` grows with each computation."""
+
+    def compute(**inputs):
+        calls.append(1)
+        if len(calls) == 1:
+            act()
+        return table.compute(**inputs)
+
+    return replace(table, compute=compute)
+
+
 @dataclass(frozen=True)
 class Busy(Lake):
     """A lake in which someone else rebuilds the updates right after their version has first been looked up."""
@@ -64,31 +76,23 @@ def test_an_input_committed_while_a_step_begins_is_computed_from(built):
 
 
 def test_rows_computed_from_an_input_that_was_corrected_meanwhile_never_replace_the_corrected_ones(built):
-    plain, calls = built.table(OUTAGES), []
+    def correct() -> None:
+        built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+        built.run(FOUR, [REJECTED, RAW, UPDATES, OUTAGES], run="the other")
 
-    def compute(updates):
-        calls.append(1)
-        if len(calls) == 1:
-            built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
-            built.run(FOUR, [REJECTED, RAW, UPDATES, OUTAGES], run="the other")
-        return plain.compute(updates)
-
-    built.run(days(1), replace(plain, compute=compute), run="mine", force=True)
+    calls: list[int] = []
+    built.run(days(1), during_the_first(built.table(OUTAGES), correct, calls), run="mine", force=True)
     assert (len(calls), len(built.rows(OUTAGES, days(1)))) == (2, 4)
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
 def test_source_files_that_change_while_they_are_read_are_read_again(built):
-    plain, calls = built.table(RAW), []
+    def deliver() -> None:
+        built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
 
-    def compute(lines):
-        calls.append(1)
-        if len(calls) == 1:
-            built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
-        return plain.compute(lines)
-
-    built.run(days(1), [REJECTED])
-    built.run(days(1), replace(plain, compute=compute, compared_with=(), rules=plain.rules[:2]), run="mine", force=True)
+    plain, calls = built.table(RAW), list[int]()
+    alone = replace(plain, compared_with=(), rules=plain.rules[:2])
+    built.run(days(1), during_the_first(alone, deliver, calls), run="mine", force=True)
     assert (len(calls), len(built.rows(RAW, days(1)))) == (2, 4)
 
 
