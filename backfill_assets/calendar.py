@@ -125,6 +125,11 @@ def consecutive(days: Iterable[date]) -> list[list[date]]:
     return spans
 
 
+def days_as_typed(days: Iterable[date]) -> str:
+    """Days as `--partitions` takes them: `A..B,C`."""
+    return ranges(days).replace(", ", ",")
+
+
 def ranges(days: Iterable[date]) -> str:
     """Days as text: `A..B, C`."""
     return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}..{span[-1]}" for span in consecutive(days))

@@ -17,6 +17,7 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
 from backfill_assets.plan.history import resolve_plan_id
+from backfill_assets.plan.left_outdated import left_outdated, outdated_lines
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
 from backfill_assets.plan.progress import Ending, Progress
@@ -109,11 +110,14 @@ def _detaching(console: Console, plan_id: str) -> Iterator[None]:
 
 def report(end: Progress, workspace: Workspace, *, as_json: bool) -> int:
     """Print how it ended; the exit code of that."""
-    code = exit_codes.OF_ENDING[end.ending]
+    code, outdated = exit_codes.OF_ENDING[end.ending], left_outdated(end.plan, workspace) if end.over else {}
     if as_json:
-        print(json.dumps(as_values(end) | {"exit code": code}))
+        days = {name: [str(day) for day in of_table] for name, of_table in outdated.items()}
+        print(json.dumps(as_values(end) | {"outdated now": days, "exit code": code}))
     else:
         show(terminal(), end, workspace.lake)
+        for line in outdated_lines(outdated):
+            terminal().print(line)
     return code
 
 

@@ -15,16 +15,20 @@ from backfill_assets.lake.recovery import committed_builds
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
 COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered",
-    "delta_version", "seconds", "rows", "identity", "plan", "message", "at",
+    "delta_version", "data_files", "seconds", "rows", "identity", "plan", "message", "at",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Latest:
-    """Of each partition the last build, and the last `accepted` one, whose rows are in the table."""
+    """Of each partition the last build, and the last `accepted` one, whose rows are in the table.
+
+    `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
+    """
 
     last: dict[Partition, Build] = field(default_factory=dict)
     accepted: dict[Partition, Build] = field(default_factory=dict)
+    rewritten: dict[Partition, str] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
         """Take in later builds, oldest first."""

@@ -114,10 +114,13 @@ def _filters(days: Days | None) -> list[list[tuple[str, str, object]]] | None:
     ]
 
 
-def open_table(path: str) -> DeltaTable | None:
-    """The table at `path`, at its newest version; None if there is none. ServiceUnavailable if the store does not answer."""
+def open_table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The table at `path` at `version` (None: the newest); None if there is none.
+
+    ServiceUnavailable if the store does not answer.
+    """
     try:
-        return DeltaTable(path)
+        return DeltaTable(path, version=version)
     except TableNotFoundError:
         return None
     except OSError as error:  # credentials, a host that is not there: local files raise DeltaError

@@ -69,30 +69,42 @@ class TableState:
     def row_count_differs(self, build: Build) -> bool:
         return self.rows.get(build.day, 0) not in (build.rows, None)
 
-    def holds(self, build: Build) -> bool:
-        """Whether the table holds the day as it was built, as far as its log shows."""
-        return not (self.lacks_commit_of(build) or self.rewritten_since(build) or self.row_count_differs(build))
+    def difference(self, accepted: Build) -> str:
+        """In what the day is not as it was built, as far as the log shows; "" if the table holds it so.
+
+        `accepted` may be older than the newest build in the log: the day is compared with that one.
+        """
+        newest = self._newest.get(accepted.day, accepted)
+        build = newest if newest.delta_version > accepted.delta_version else accepted
+        if self.version < 0:
+            return "its table is gone" if build.rows else ""
+        if self.lacks_commit_of(build):
+            return f"its commit {build.delta_version} is not in the table any more"
+        if commits := self.rewritten_since(build):
+            return f"it was rewritten by {commits}, not by this project"
+        if self.row_count_differs(build):
+            return f"its files hold {self.rows.get(build.day, 0):,} rows, and {build.rows:,} were accepted"
+        return ""
+
+    @cached_property
+    def _newest(self) -> dict[date, Build]:
+        """The build of each day that was committed last."""
+        return {build.day: build for build in self.builds}
 
 
-def read_state(path: str, since: int = 0) -> TableState:
-    """The state of the table at `path`: its newest version, the commits in its log from version `since` on, its files now."""
-    table = open_table(path)
+def read_state(path: str, since: int = 0, version: int | None = None) -> TableState:
+    """The state of the table at `path` at `version` (None: now): its commits from version `since` on, its files."""
+    table = open_table(path, version)
     if table is None:
         return TableState()
     commits = list(reversed(table.history(max(1, int(table.version()) + 1 - since))))
     builds = [build for commit in commits for build in builds_of(commit)]
     rows: dict[date, int | None] = {}
-    for day, _, count in _files(table):
+    for day, _, count in day_files(table):
         counted = rows.get(day, 0)
         rows[day] = None if counted is None or count is None else counted + count
     oldest = commits[0]["version"] if commits else 0
     return TableState(int(table.version()), oldest, rows, builds, list(_foreign_commits(path, commits)))
-
-
-def intact_days(path: str, builds: Sequence[Build]) -> set[date]:
-    """The days of those `builds` that the table still holds as they were built."""
-    state = read_state(path, max(0, min(build.delta_version for build in builds))) if builds else TableState()
-    return {build.day for build in builds if state.holds(build)}
 
 
 def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterable[ForeignCommits]:
@@ -108,14 +120,15 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
     """The days whose files differ between two versions; none if the log has not kept the earlier one."""
     try:
         files = [
-            {(day, file) for day, file, _ in _files(DeltaTable(path, version=v))} if v >= 0 else set() for v in (before, after)
+            {(day, file) for day, file, _ in day_files(DeltaTable(path, version=v))} if v >= 0 else set()
+            for v in (before, after)
         ]
     except DeltaError:
         return frozenset()
     return frozenset(day for day, _ in files[0] ^ files[1])
 
 
-def _files(table: DeltaTable) -> Iterable[tuple[date, str, int | None]]:
+def day_files(table: DeltaTable) -> Iterable[tuple[date, str, int | None]]:
     """The day, the name and the number of rows of each file."""
     files, columns = pa.table(table.get_add_actions(flatten=True)), table.metadata().partition_columns
     days = files[f"partition.{columns[0]}"].to_pylist() if columns else []

@@ -1,10 +1,11 @@
 """Making a plan from a request, and keeping it in the lake."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
 from backfill_assets.plan.estimate import Estimate, estimate
@@ -27,8 +28,10 @@ class Planned:
 
 
 def latest_builds(workspace: Workspace) -> Latest:
-    """The latest builds of every partition of the workspace's tables."""
-    return latest(workspace.lake.ledger, dict.fromkeys(workspace.names))
+    """The latest builds of every partition of the workspace's tables, and which of them somebody else wrote to since."""
+    builds = latest(workspace.lake.ledger, dict.fromkeys(workspace.names))
+    now = dict.fromkeys(workspace.names)
+    return replace(builds, rewritten=rewritten_partitions(workspace.lake.root, builds.accepted, now))
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:

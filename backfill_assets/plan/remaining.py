@@ -109,7 +109,7 @@ class _Walk:
             self.failures[partition] = failed
         if partition in self.given_up:
             self._set(partition, WorkState.FAILED, self.given_up[partition])
-        elif failed and failed != self.before.get(partition):
+        elif failed and failed != self.before.get(partition) and not self._stands(partition):
             self._set(partition, WorkState.FAILED, failed.message)
         elif partition in self.done:
             self._set(partition, WorkState.DONE)
@@ -117,7 +117,7 @@ class _Walk:
             self._set(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
         elif any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)):
             self._set(partition, WorkState.PENDING)
-        elif partition in self.up_to_date and partition not in self.to_force:
+        elif self._stands(partition):
             self._set(partition, WorkState.DONE)
         else:
             self._set(partition, WorkState.PENDING)
@@ -126,6 +126,10 @@ class _Walk:
         self.states[partition] = state
         if why:
             self.why[partition] = why
+
+    def _stands(self, partition: Partition) -> bool:
+        """Whether it needs no computing: also one that failed, whose delivery or code was put back as it was."""
+        return partition in self.up_to_date and partition not in self.to_force
 
     def _lacks(self, other: Partition) -> bool:
         if other in self.planned:

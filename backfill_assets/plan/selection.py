@@ -4,7 +4,7 @@ Partitions are selected by their status; which are upstream and downstream of th
 cannot be built (no delivery, an input that neither has an accepted build nor is planned) are blocked, and not part of the plan.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -17,7 +17,7 @@ from backfill_assets.tables.graph import Graph
 STATES = {
     "missing": {State.MISSING},
     "failed": {State.FAILED},
-    "outdated": {State.CODE_CHANGED, State.INPUT_CHANGED, State.SOURCE_CHANGED},
+    "outdated": {State.CODE_CHANGED, State.INPUT_CHANGED, State.SOURCE_CHANGED, State.REWRITTEN},
 }
 # The reason of a partition that is planned only because of its input begins so.
 READS = "reads "
@@ -48,28 +48,33 @@ class Selection:
 def select(selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]) -> Selection:
     """The partitions to build. `status` has every partition of every table of the graph, on its whole calendar."""
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
-    requested = {
-        partition: reason
-        for partition in _requested(selector, graph)
-        if (reason := _reason(selector.force, states, status[partition]))
-    }
-    upstream = _upstream(requested, graph, status) if selector.upstream else {}
+    named = [(table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days]
+    requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
+    not_due = {p: f"not due yet: {status[p].why}" for p in named if selector.force and status[p].state == State.NOT_DUE}
+    upstream = _upstream(requested, graph, status) if selector.upstream else _compared(requested, graph, status)
     selection = _buildable(requested | upstream, graph, status)
-    if selector.downstream:
-        downstream = _downstream(selection.partitions, graph, status)
+    if selector.downstream or "outdated" in selector.only:
+        # Of the days named, those that are up to date now and will not be once their inputs are rebuilt belong to the plan.
+        downstream = _downstream(selection.partitions, graph, status, None if selector.downstream else set(named))
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
     partitions = selection.partitions
-    return Selection(partitions, {p: why for p, why in selection.blocked.items() if p in requested and p not in partitions})
-
-
-def _requested(selector: Selector, graph: Graph) -> Iterator[Partition]:
-    return ((table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days)
+    blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in partitions}
+    return Selection(partitions, blocked | not_due)
 
 
 def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> str:
     if status.state in states:
         return status.state.value
-    return "forced" if force and status.state != State.RUNNING else ""
+    return "forced" if force and status.state not in NOT_NOW else ""
+
+
+def _compared(
+    requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]
+) -> dict[Partition, str]:
+    """The partitions that a rule of the requested ones compares with, where they are of another delivery."""
+    tables, to_build = {table.name: table for table in graph.tables}, OUTDATED | STATES["missing"]
+    compared = {(other.name, day): f"compared with {name}" for name, day in requested for other in tables[name].compared_with}
+    return {p: why for p, why in compared.items() if p not in requested and status[p].state in to_build}
 
 
 def _upstream(
@@ -91,9 +96,15 @@ def _upstream(
 
 
 def _downstream(
-    selected: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]
+    selected: Mapping[Partition, str],
+    graph: Graph,
+    status: Mapping[Partition, PartitionStatus],
+    within: Collection[Partition] | None,
 ) -> dict[Partition, str]:
-    """What reads a selected partition, and what reads that: each may come out different once its input has been rebuilt."""
+    """What reads a selected partition, and what reads that: each may come out different once its input has been rebuilt.
+
+    Of these only those `within`, if that is given.
+    """
     downstream: dict[Partition, str] = {}
     queue, previous = graph.in_order(selected), dict[str, date]()
     for partition in queue:
@@ -101,7 +112,8 @@ def _downstream(
         readers = graph.readers(partition, since=previous.get(partition[0]))
         previous[partition[0]] = partition[1]
         for reader in readers:
-            if reader not in selected and reader not in downstream and status[reader].state not in NOT_NOW:
+            known = reader in selected or reader in downstream or (within is not None and reader not in within)
+            if not known and status[reader].state not in NOT_NOW:
                 downstream[reader] = f"{READS}{partition[0]} {partition[1].isoformat()}"
                 queue.append(reader)
     return downstream

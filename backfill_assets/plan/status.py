@@ -13,7 +13,8 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import Cause, Change, InputReader, Inputs, change, delivered_for, lacking
+from backfill_assets.step.due import lacking
+from backfill_assets.step.inputs import Cause, Change, InputReader, change, delivered_for
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -26,6 +27,7 @@ class State(StrEnum):
     CODE_CHANGED = "outdated: code changed"
     INPUT_CHANGED = "outdated: input changed"
     SOURCE_CHANGED = "outdated: source files changed"
+    REWRITTEN = "outdated: rewritten by somebody else"
     FAILED = "failed"
     RUNNING = "running"
     NOT_DUE = "not due yet"
@@ -35,7 +37,7 @@ class State(StrEnum):
 class PartitionStatus:
     """The state of a partition, and why, in words; `why` is mostly empty for one that is up to date.
 
-    `is_built`: it has an accepted build. `undelivered`: the delivery of its source is missing or damaged.
+    `is_built`: it holds the rows of an accepted build. `undelivered`: the delivery of its source is missing or damaged.
     """
 
     state: State
@@ -79,7 +81,8 @@ def status_of(
             partition, delivery = (table.name, day), deliveries.get(day, "")
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
-            partitions[partition] = status(state, why, partition in latest.accepted, isinstance(delivery, SourceError))
+            is_built = partition in latest.accepted and partition not in latest.rewritten
+            partitions[partition] = status(state, why, is_built, isinstance(delivery, SourceError))
     return Status([table.name for table in tables], list(days), partitions)
 
 
@@ -100,6 +103,8 @@ class _TableHistory:
         """The state of a day that no run is computing, and why."""
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
+        if accepted and (happened := self.latest.rewritten.get(partition)):
+            return State.REWRITTEN, happened
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
             return State.UP_TO_DATE, why
@@ -111,12 +116,10 @@ class _TableHistory:
 
     def _changed(self, day: date, accepted: Build, delivery: str | SourceError) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
-        if isinstance(delivery, NotDelivered):  # moved away since: what was built from it stays right
-            changed = Change(Cause.CODE) if accepted.code_version != self.table.version else None
+        changed = change(self.table, accepted, self._inputs.of(day), delivery)
+        if isinstance(delivery, NotDelivered):
             return changed, f"{delivery} any more"
-        if isinstance(delivery, SourceError):
-            return Change(Cause.SOURCE), str(delivery)
-        return change(self.table, accepted, Inputs(self._inputs.of(day), delivery)), ""
+        return changed, str(delivery) if isinstance(delivery, SourceError) else ""
 
     def _never_built(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
         later = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import days_as_typed
 
 
 class Kind(StrEnum):
@@ -23,8 +23,6 @@ class Kind(StrEnum):
 
 # What `reconcile --repair` puts right: records, and no rows.
 REPAIRABLE = frozenset({Kind.UNRECORDED, Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS})
-# By the ledger these are up to date, so a plan has them only with --force.
-UP_TO_DATE = frozenset({Kind.NO_COMMIT, Kind.FOREIGN_COMMIT, Kind.ROW_COUNT_DIFFERS})
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,4 @@ class Disagreement:
             return "`backfill reconcile --repair` corrects the record."
         if not self.buildable:
             return "The project has no table of that name any more: bring it back, or delete its folder."
-        days = ranges(self.days).replace(", ", ",")
-        force = " --force" if self.kind in UP_TO_DATE else ""
-        return f"Build again: `backfill run --partitions {days} --target {self.table}{force}`."
+        return f"Build again: `backfill run --partitions {days_as_typed(self.days)} --target {self.table}`."

@@ -9,7 +9,7 @@ from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
-from backfill_assets.step.due import AcceptedBuilds, InputReader, delivered_for
+from backfill_assets.step.inputs import AcceptedBuilds, InputReader, delivered_for
 from backfill_assets.step.judge import Judgement
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -55,7 +55,7 @@ def _after_others(
             "This run wrote nothing. Run it again."
         )
     return [
-        replace(each, outcome="accepted", unchanged_since=-1) if each.day in moved and each.outcome == "unchanged" else each
+        replace(each, outcome="accepted", same_as=None) if each.day in moved and each.outcome == "unchanged" else each
         for each in judgements
     ]
 

@@ -3,42 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from enum import StrEnum
-from functools import cache, partial
-from typing import NamedTuple
+from types import MappingProxyType
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.record import Build
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, delivered_for, tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
-
-AcceptedBuilds = Mapping[Partition, Build]
-
-
-class Inputs(NamedTuple):
-    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery's fingerprint."""
-
-    tables: Mapping[str, Mapping[str, str]] = {}
-    delivered: str = ""
-
-
-class Cause(StrEnum):
-    """Why a partition is outdated."""
-
-    CODE = "code"
-    SOURCE = "source"
-    INPUT = "input"
-
-
-class Change(NamedTuple):
-    """What changed since a build: for an input, which day of which table."""
-
-    cause: Cause
-    table: str = ""
-    day: str = ""
 
 
 @dataclass
@@ -61,66 +33,56 @@ def days_due(
     force: Collection[date] = (),
     already: Collection[date] = (),
     failed: Collection[Partition] = (),
+    rewritten: Mapping[Partition, str] = MappingProxyType({}),
 ) -> Due:
     """Sort `days`, in order.
 
     `force` are days to compute even if nothing has changed; `already`, days that this run has appended before (append_once);
-    `failed`, partitions that block what needs them although an earlier version of them is accepted.
+    `failed`, partitions that block what needs them although an earlier version of them is accepted; `rewritten`, partitions
+    whose rows are not those that were accepted: they are computed again, and nothing is computed from them before.
     """
     calendar, due, delivered = workspace.calendar, Due(), delivered_for(table, days, workspace.area)
     for day in sorted(days):
         missing = lacking(table, day, accepted, calendar, due.compute, failed)
         if missing:
-            due.blocked[day] = f"needs {missing}, of which there is no accepted build"
+            refused = (
+                ", which failed in this plan" if failed and not lacking(table, day, accepted, calendar, due.compute) else ""
+            )
+            due.blocked[day] = f"needs {missing}{refused or ', of which there is no accepted build'}"
             continue
-        source = delivered.get(day, "")
-        if isinstance(source, SourceError):
-            due.undelivered[day] = str(source)
-            continue
-        due.inputs[day] = Inputs(tables_read(table, day, accepted, calendar), source)
-        if day in already or not (day in force or _changed(table, day, due, accepted)):
+        source, tables = delivered.get(day, ""), tables_read(table, day, accepted, calendar)
+        outdated = day in force or (table.name, day) in rewritten or _changed(table, day, due, accepted, tables, source)
+        due.inputs[day] = Inputs(tables, "" if isinstance(source, SourceError) else source)
+        if day in already or not outdated:
             due.up_to_date.append(day)
+        elif isinstance(source, SourceError):
+            due.undelivered[day] = str(source)
+        elif other := _of_another_delivery(table, day, accepted, source):
+            due.blocked[day] = (
+                f"a rule compares it with {other} {day}, which was built from another delivery. Build both: "
+                f"`backfill run --partitions {day} --target {other},{table.name}`"
+            )
+        elif rewritten and (unsafe := _reads_rewritten(table, day, calendar, due, rewritten)):
+            due.blocked[day] = unsafe
         else:
             due.compute.append(day)
     return due
 
 
-def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> Mapping[date, str | SourceError]:
-    """The fingerprint of each day's delivery; nothing for a table without a source."""
-    source = table.source()
-    return source.fingerprints(area, days) if source else {}
+def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, delivered: str) -> str:
+    """A table that a rule compares `day` with, whose rows are of another delivery of that day; "" if there is none."""
+    same_source = [other.name for other in table.compared_with if other.source() and other.source() == table.source()]
+    return next((name for name in same_source if (b := accepted.get((name, day))) and b.delivered != delivered), "")
 
 
-def tables_read(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, dict[str, str]]:
-    """The fingerprints of what `day` is computed from. Of an input with another day column, only the rows about `day` count."""
-    return InputReader(table, accepted, calendar).of(day)
-
-
-class InputReader:
-    """The same for many days of one table: the build of a day that several of them read is looked up once."""
-
-    def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
-        self._reads = [
-            (o.name, calendar.window(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o))
-            for o, w in table.windows()
-        ]
-
-    def of(self, day: date) -> dict[str, dict[str, str]]:
-        inputs: dict[str, dict[str, str]] = {}
-        about = day.isoformat()
-        for name, around, build_of, by_day in self._reads:
-            builds = [(on, build) for on, build in map(build_of, around(day)) if build]
-            if by_day:
-                fingerprints = {on: build.day_fingerprints.get(about, "") for on, build in builds}
-            else:
-                fingerprints = {on: build.fingerprint for on, build in builds}
-            inputs.setdefault(name, {}).update((on, value) for on, value in fingerprints.items() if value)
-        return inputs
-
-
-def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, Build | None]:
-    day = date.fromordinal(ordinal)
-    return day.isoformat(), accepted.get((table, day))
+def _reads_rewritten(table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, str]) -> str:
+    """Why `day` must not be computed from what its inputs hold now; "" if it may."""
+    for other, window in table.windows():
+        for read in calendar.clip(window.days(day)):
+            if (why := rewritten.get((other.name, read))) and not (other is table and read in due.compute):
+                again = f"Build it again: `backfill run --partitions {read} --target {other.name}`"
+                return f"reads {other.name} {read}, which does not hold the rows that were accepted: {why}. {again}"
+    return ""
 
 
 def lacking(
@@ -144,26 +106,16 @@ def lacking(
     return ", ".join(missing)
 
 
-def change(table: Table, last: Build, inputs: Inputs) -> Change | None:
-    """What changed since `last`, first the code, then the delivery, then the first input; None if nothing did."""
-    if last.code_version != table.version:
-        return Change(Cause.CODE)
-    if last.delivered != inputs.delivered:
-        return Change(Cause.SOURCE)
-    if last.inputs == inputs.tables:
-        return None
-    before, now = _flat(last.inputs), _flat(inputs.tables)
-    changed = [key for key in {*before, *now} if before.get(key) != now.get(key)]
-    return Change(Cause.INPUT, *min(changed)) if changed else None
-
-
-def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
-    return {(name, day): fingerprint for name, days in inputs.items() for day, fingerprint in days.items()}
-
-
-def _changed(table: Table, day: date, due: Due, accepted: AcceptedBuilds) -> bool:
+def _changed(
+    table: Table,
+    day: date,
+    due: Due,
+    accepted: AcceptedBuilds,
+    inputs: Mapping[str, Mapping[str, str]],
+    delivery: str | SourceError,
+) -> bool:
     last = accepted.get((table.name, day))
-    if last is None or change(table, last, due.inputs[day]):
+    if last is None or change(table, last, inputs, delivery):
         return True
     # A day of itself that is being computed now may come out different; its fingerprint is not known yet.
     return any(needed in due.compute for needed in _own_days(table, day))

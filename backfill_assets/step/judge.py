@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime
 
 from backfill_assets.lake.record import Build, Outcome
-from backfill_assets.lake.table_state import intact_days
+from backfill_assets.lake.rewritten import rewritten
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.step.audit import Audited
-from backfill_assets.step.due import AcceptedBuilds, Due, Inputs
+from backfill_assets.step.due import Due
+from backfill_assets.step.inputs import AcceptedBuilds, Inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -18,14 +19,14 @@ NO_INPUTS = Inputs()
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one day comes to, before it is known in which commit. `unchanged_since`: the version that an unchanged day is in."""
+    """What one day comes to, before it is known in which commit. `same_as`: the build whose rows an unchanged day has."""
 
     day: date
     outcome: Outcome
     message: str = ""
     inputs: Inputs = NO_INPUTS
     audited: Audited | None = None
-    unchanged_since: int = -1
+    same_as: Build | None = None
 
 
 def judge_days(
@@ -34,7 +35,8 @@ def judge_days(
     """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from."""
     before = {day: accepted[partition] for day in due.compute if (partition := (table.name, day)) in accepted}
     equal = [build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint]
-    intact = intact_days(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
+    lost = rewritten(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
+    same = {build.day: build for build in equal if build.day not in lost}
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
     for day in due.compute:
@@ -42,9 +44,9 @@ def judge_days(
         failed = [d for d in own if d in judgements and judgements[d].outcome == "failed"]
         message = f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
         inputs = _with_own(due.inputs[day], table, own, fingerprints)
-        outcome: Outcome = "failed" if message else "unchanged" if day in intact else "accepted"
-        unchanged_since = before[day].delta_version if outcome == "unchanged" else -1
-        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], unchanged_since)
+        outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
+        same_as = same[day] if outcome == "unchanged" else None
+        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as)
         if outcome != "failed":
             fingerprints[day] = audited[day].profile.fingerprint
     return list(judgements.values())
@@ -86,7 +88,8 @@ def record(
         delivered=judgement.inputs.delivered,
         input_versions=dict(versions or {}),
         checks=[asdict(v) | {"rows": list(audited.failing_rows.get(v.rule, ()))} for v in audited.verdicts] if audited else (),
-        delta_version=judgement.unchanged_since,
+        delta_version=judgement.same_as.delta_version if judgement.same_as else -1,
+        data_files=judgement.same_as.data_files if judgement.same_as else "",
         seconds=round(seconds, 3),
         write_mode=request.write_mode,
         spark_conf=dict(request.spark_conf),

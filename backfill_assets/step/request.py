@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from backfill_assets.calendar import Calendar, Partition, days_around
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.record import Build, WriteMode
 from backfill_assets.tables.declaration import Table
 
@@ -37,27 +37,6 @@ class StepRequest:
             return set(days)
         built = {day for day in self.force_days if (b := accepted.get((table.name, day))) and b.plan == self.plan}
         return set(self.force_days) - built
-
-    def failed(self, table: Table, last: Mapping[Partition, Build], calendar: Calendar) -> set[Partition]:
-        """The partitions of this request's plan that block what needs them, although an earlier build of them is accepted.
-
-        Those that the plan has built last and failed, and, of the tables that `table` is made from, those that need one.
-        """
-        if not self.plan:
-            return set()
-        failed = {partition for partition, build in last.items() if not build.succeeded and build.plan == self.plan}
-        for ancestor in table.ancestors() if failed else ():
-            new = failed
-            while new := {(ancestor.name, day) for day in _needing(ancestor, new, calendar)} & set(self.planned) - failed:
-                failed = failed | new
-        return failed
-
-
-def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:
-    """The days of `table` that need one of `partitions`."""
-    for other, window in table.windows():
-        for day in [day for name, day in partitions if name == other.name]:
-            yield from calendar.clip(days_around(day, -window.last_needed, -window.first))
 
 
 @dataclass(frozen=True)

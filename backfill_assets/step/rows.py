@@ -11,7 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
-from backfill_assets.lake.commit import Commit, FileCommit
+from backfill_assets.lake.commit import Commit
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import NO_DAY, remove, write, write_table
 from backfill_assets.lake.merge import MergeCommit
 from backfill_assets.lake.reading import read_files, schema_of

@@ -17,11 +17,14 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import audit
 from backfill_assets.step.commit import commit_days
-from backfill_assets.step.due import AcceptedBuilds, Due, Inputs, days_due
+from backfill_assets.step.due import Due, days_due
+from backfill_assets.step.failed import failed_partitions
+from backfill_assets.step.inputs import AcceptedBuilds, Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.read import versions_of_inputs
 from backfill_assets.step.request import StepRequest, StepResult
@@ -65,6 +68,7 @@ class Step:
         recover_newest(lake.ledger, relevant)
         builds = latest(lake.ledger, relevant)
         versions, accepted = versions_of_inputs(table, lake), builds.accepted
+        builds = replace(builds, rewritten=rewritten_partitions(lake.root, accepted, {table.name: None, **versions}))
         due = days_due(
             table,
             days,
@@ -72,7 +76,8 @@ class Step:
             accepted=accepted,
             force=request.forced(table, days, accepted),
             already=self._appended(days),
-            failed=request.failed(table, builds.last, self.workspace.calendar),
+            failed=failed_partitions(table, request, builds, self.workspace),
+            rewritten=builds.rewritten,
         )
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)

@@ -24,7 +24,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selector, select
 from backfill_assets.plan.status import State, Status, status_of
-from backfill_assets.step.due import tables_read
+from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from tests.plan.workspaces import workspace_of

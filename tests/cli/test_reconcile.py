@@ -18,7 +18,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from tests.deliveries import day, days
 from tests.lake.builds import build as of_day
-from tests.lake.test_table_state import write
+from tests.lake.builds import write_days
 
 NAME = "staging/outages"
 
@@ -76,7 +76,7 @@ def place(tmp_path, monkeypatch, capsys) -> Place:
     for name, value in {"HOME": tmp_path, "FIRST_DAY": day(0), "LAST_DAY": day(9), "DAGSTER_URL": "http://dagster"}.items():
         monkeypatch.setenv(f"BACKFILL_{name}", str(value))
     lake = tmp_path / "lake"
-    write(lake, build(0), build(1), table=NAME)
+    write_days(lake, build(0), build(1))
     Ledger(str(lake)).append([build(0), build(1)])
     return Place(lake, Webserver({NAME: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys)
 
@@ -86,8 +86,8 @@ def test_records_that_agree_are_said_to(place):
 
 
 def a_crash_after_the_commit(place: Place) -> None:
-    write(place.lake, build(2), table=NAME)
-    write(place.lake, build(3, 1), build(4, 1), table=NAME)
+    write_days(place.lake, build(2))
+    write_days(place.lake, build(3, 1), build(4, 1))
 
 
 def a_ledger_lost(place: Place) -> None:
@@ -145,7 +145,7 @@ def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
     lines = [
         "staging/outages: rewritten by somebody else: 2019-08-15",
         "  commit 1 (DELETE), after our commit 0",
-        "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages --force`.",
+        "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages`.",
         "staging/outages: Dagster calls it materialized, but it has no accepted build: 2019-08-20",
         "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
         "The ledger, the tables and Dagster agree on 1 partition(s) and differ on 2.",
@@ -155,7 +155,7 @@ def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
 
 
 def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
-    write(place.lake, build(2, run="at work"), table=NAME)
+    write_days(place.lake, build(2, run="at work"))
     place.web.at_work.append("at work")
     assert place.reconcile() == (
         0,
@@ -186,7 +186,7 @@ def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
     old = [replace(each, table="staging/old") for each in (build(0), build(1))]
     place.ledger.append(old)
     assert place.reconcile()[0] == 0
-    write(place.lake, old[0], table="staging/old")
+    write_days(place.lake, old[0])
     code, lines = place.reconcile()
     assert (code, lines[0]) == (1, "staging/old: in the ledger, but its commit is not in the table: 2019-08-16")
 

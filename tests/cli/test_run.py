@@ -23,7 +23,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.step.due import delivered_for
+from backfill_assets.step.inputs import delivered_for
 
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
 REJECTED = "raw/rejected_lines"

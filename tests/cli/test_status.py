@@ -1,4 +1,4 @@
-"""`backfill status` on a lake that has a record and no tables, and the sample as its landing area. No Spark."""
+"""`backfill status` on a lake with one table, and the sample as its landing area. No Spark."""
 
 import json
 from datetime import UTC, datetime
@@ -15,10 +15,11 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.step.due import delivered_for
+from backfill_assets.step.inputs import delivered_for
 from tests.cli.test_app import backfill
 from tests.deliveries import day, days
 from tests.environment import SAMPLE
+from tests.lake.builds import write_days
 
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
@@ -34,6 +35,7 @@ def home(tmp_path_factory) -> Path:
     third = Build(
         NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
     )
+    write_days(home / "lake", first, second)
     Ledger(str(home / "lake")).append([first, second, third])
     return home
 

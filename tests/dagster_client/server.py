@@ -31,6 +31,7 @@ from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.step.due import days_due
+from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
@@ -190,7 +191,7 @@ class Server:
                 backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
             )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
-                accepted, failed = self.record.accepted, request.failed(table, self.record.last, self.graph.calendar)
+                accepted, failed = self.record.accepted, failed_partitions(table, request, self.record, self.workspace)
                 force = request.forced(table, [day], accepted)
                 due = days_due(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
                 if not due.compute:

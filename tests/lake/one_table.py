@@ -6,7 +6,8 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write
 from backfill_assets.lake.reading import SliceReader
 from backfill_assets.lake.record import Build

@@ -8,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.lake.columns import delta_schema
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write
 from backfill_assets.lake.reading import SliceReader
 from backfill_assets.lake.recovery import builds_of

@@ -7,7 +7,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest

@@ -1,41 +1,24 @@
 """What a Delta table says of itself, without Spark: tables are written with the deltalake library as a step would."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import commit_metadata
-from backfill_assets.lake.table_state import TableState, intact_days, read_state
+from backfill_assets.lake.rewritten import data_files, rewritten
+from backfill_assets.lake.table_state import TableState, read_state
 from tests.deliveries import day, days
-from tests.lake.builds import build
-
-TABLE = "staging/o"
-
-
-def write(root: Path, *builds: Build, table: str = TABLE, ours: bool = True) -> None:
-    """Replace each build's day by as many rows as it has, in one commit with their metadata, or without any."""
-    rows = [(b.day, n) for b in builds for n in range(b.rows)]
-    columns = {"outage_day": pa.array([at for at, _ in rows], pa.date32()), "n": pa.array([n for _, n in rows], pa.int64())}
-    path, exists = root / table, (root / table / "_delta_log").exists()
-    metadata = {"userMetadata": commit_metadata(builds)} if ours else {}
-    write_deltalake(
-        str(path),
-        pa.table(columns),
-        partition_by=["outage_day"],
-        mode="overwrite",
-        predicate=" OR ".join(f"outage_day = '{b.day}'" for b in builds) if exists else None,
-        commit_properties=CommitProperties(custom_metadata=metadata),
-    )
+from tests.lake.builds import TABLE, build, write_days
 
 
 @pytest.fixture
 def root(tmp_path) -> Path:
     """Three days of two, three and no rows in one commit; the second again, with four rows, in another."""
-    write(tmp_path, build(0, rows=2), build(1, rows=3), build(2, rows=0))
-    write(tmp_path, build(1, 1, rows=4))
+    write_days(tmp_path, build(0, rows=2), build(1, rows=3), build(2, rows=0))
+    write_days(tmp_path, build(1, 1, rows=4))
     return tmp_path
 
 
@@ -56,7 +39,7 @@ def test_rows_are_counted_by_day_and_builds_read_from_commits(root):
     assert (state.version, state.oldest, state.rows, state.foreign_commits) == (1, 0, {day(0): 2, day(1): 4}, [])
     assert [(b.day, b.delta_version) for b in state.builds] == [(day(0), 0), (day(1), 0), (day(2), 0), (day(1), 1)]
     every = [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
-    assert all(state.holds(b) for b in every)
+    assert [state.difference(b) for b in every] == ["", "", ""]
 
 
 def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(root):
@@ -69,39 +52,61 @@ def test_commits_of_others_are_named_with_the_days_they_changed_and_no_others(ro
 def test_a_day_that_somebody_changed_is_not_held_until_it_is_built_again(root):
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
     before, other = recorded(1, 1, minutes=1, rows=4), recorded(0, 0)
-    assert (state_of(root).holds(before), state_of(root).holds(other)) == (False, True)
-    write(root, build(1, 2, rows=4))
-    assert state_of(root).holds(recorded(1, 3, minutes=2, rows=4))
+    assert state_of(root).difference(before) == "it was rewritten by commit 2 (UPDATE), not by this project"
+    assert state_of(root).difference(other) == ""
+    write_days(root, build(1, 2, rows=4))
+    assert [state_of(root).difference(b) for b in (before, recorded(1, 3, minutes=2, rows=4))] == ["", ""]
 
 
-def test_of_several_days_those_are_found_that_stand_intact_days(root):
-    DeltaTable(root / TABLE).delete(f"outage_day = '{day(0)}'")
-    assert intact_days(str(root / TABLE), [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]) == {day(1)}
-    assert intact_days(str(root / "raw/none"), [recorded(0, 0)]) == set()
+def test_of_several_days_those_are_named_that_others_wrote_to(root):
+    path, builds = str(root / TABLE), [recorded(0, 0), recorded(1, 1, minutes=1, rows=4), recorded(2, 0, rows=0)]
+    assert rewritten(path, builds) == {}
+    DeltaTable(path).delete(f"outage_day = '{day(0)}'")
+    assert rewritten(path, builds) == {day(0): "it was rewritten by commit 2 (DELETE), not by this project"}
+    assert rewritten(path, builds, version=1) == {}
+    assert rewritten(str(root / "raw/none"), builds) == {day(0): "its table is gone", day(1): "its table is gone"}
+
+
+def test_a_table_restored_to_an_earlier_copy_lacks_the_commits_that_came_after(root):
+    path, builds = root / TABLE, [recorded(0, 0), recorded(1, 1, minutes=1, rows=4)]
+    (path / "_delta_log" / f"{1:020}.json").unlink()
+    assert rewritten(str(path), builds) == {day(1): "its commit 1 is not in the table any more"}
+    write_days(root, build(2, 5, rows=1))
+    assert rewritten(str(path), builds) == {day(1): "its commit 1 is not in the table any more"}
+
+
+def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(root):
+    path = root / TABLE
+    files = data_files(DeltaTable(path))
+    builds = [replace(recorded(0, 0), data_files=files[day(0)]), replace(recorded(1, 1, 1, rows=4), data_files=files[day(1)])]
+    (path / "_delta_log" / f"{1:020}.json").write_text((path / "_delta_log" / f"{1:020}.json").read_text())
+    assert rewritten(str(path), builds) == {}
+    DeltaTable(path).optimize.compact()
+    assert rewritten(str(path), builds) == {}
 
 
 def test_upkeep_of_a_table_changes_no_day(root):
-    write(root, build(0, 5, rows=2))
+    write_days(root, build(0, 5, rows=2))
     DeltaTable(root / TABLE).optimize.compact()
     DeltaTable(root / TABLE).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert state_of(root).foreign_commits == []
 
 
 def test_rows_that_somebody_added_are_counted(root):
-    write(root, build(5, rows=6), ours=False)
+    write_days(root, build(5, rows=6), ours=False)
     state = state_of(root)
     assert (state.rows[day(5)], state.foreign_commits[0].days) == (6, frozenset(days(5)))
 
 
 def test_commits_that_the_table_has_forgotten_are_neither_missed_nor_judged(root):
     for minutes in range(2, 6):
-        write(root, build(0, minutes, rows=2))
+        write_days(root, build(0, minutes, rows=2))
     DeltaTable(root / TABLE).create_checkpoint()
     for version in range(3):
         (root / TABLE / "_delta_log" / f"{version:020}.json").unlink()
     state = state_of(root)
     assert (state.oldest, state.rows) == (3, {day(0): 2, day(1): 4})
-    assert state.holds(recorded(1, 1, minutes=1, rows=4))
+    assert state.difference(recorded(1, 1, minutes=1, rows=4)) == ""
 
 
 def test_a_table_without_days_holds_none(tmp_path):

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.lake.commit import FileCommit, commit_and_record
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import data_file_of
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.session import start

@@ -8,7 +8,7 @@ from typing import Any
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import tables_read
+from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.windows import itself, same_day, window
 from tests.deliveries import day

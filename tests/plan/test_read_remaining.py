@@ -18,7 +18,7 @@ from backfill_assets.plan.selection import Selection
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.step.due import tables_read
+from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import window

@@ -17,7 +17,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     asked = {
         c for c in partitions
         if c[0] in selector.tables and c[1] in selector.days
-        and (status[c].state in kinds or (selector.force and status[c].state != State.RUNNING))
+        and (status[c].state in kinds or (selector.force and status[c].state not in (State.RUNNING, State.NOT_DUE)))
     }  # fmt: skip
     wanted = set(asked)
     while selector.upstream:
@@ -31,10 +31,14 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
             break
     chosen = possible(wanted, graph, status)
     blocked = asked - chosen
-    while selector.downstream:
+    named = {c for c in partitions if c[0] in selector.tables and c[1] in selector.days}
+    if selector.force:
+        blocked |= {c for c in named if status[c].state == State.NOT_DUE}
+    within = partitions if selector.downstream else named if "outdated" in selector.only else set()
+    while within:
         more = {
             r for r in partitions for c in chosen
-            if reads(graph, r, c) and status[r].state not in (State.NOT_DUE, State.RUNNING) and r not in chosen
+            if r in within and reads(graph, r, c) and status[r].state not in (State.NOT_DUE, State.RUNNING) and r not in chosen
         }  # fmt: skip
         chosen |= more
         if not more:

@@ -156,7 +156,7 @@ def test_a_table_that_nothing_builds_any_more_is_compared_while_its_files_are_th
 def test_a_remedy_is_a_command_with_the_days_and_the_table():
     comparison = compared([build(n) for n in (0, 1, 3)], TableState())
     assert comparison.disagreements[0].remedy() == (
-        "Build again: `backfill run --partitions 2019-08-15..2019-08-16,2019-08-18 --target staging/o --force`."
+        "Build again: `backfill run --partitions 2019-08-15..2019-08-16,2019-08-18 --target staging/o`."
     )
     comparison = compared([], table(rows={0: 2}))
     assert comparison.disagreements[0].remedy() == "Build again: `backfill run --partitions 2019-08-15 --target staging/o`."

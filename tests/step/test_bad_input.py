@@ -113,12 +113,18 @@ def spoiled(tmp_path_factory, spark) -> Spoiled:
     return Spoiled(world, messages, before, world.run(every, LANDED, run="second"))
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "a good delivery"])
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("a good delivery", "no folder or file")])
 def test_a_bad_delivery_fails_its_day_and_its_earlier_version_stays(spoiled, way):
     at = day(list(WAYS).index(way))
     for name in LANDED:
         message = next(b.message for b in spoiled.results[name].failed() if b.day == at)
         assert message.startswith(spoiled.messages[way]), name
+    assert spoiled.world.rows(RAW, [at]) == [row for row in spoiled.before if row["arrival_day"] == at]
+
+
+def test_a_day_whose_delivery_was_moved_away_stays_as_it_was_built(spoiled):
+    at = day(list(WAYS).index("no folder or file"))
+    assert [b.day for name in LANDED for b in spoiled.results[name].up_to_date] == [at, at]
     assert spoiled.world.rows(RAW, [at]) == [row for row in spoiled.before if row["arrival_day"] == at]
 
 

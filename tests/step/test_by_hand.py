@@ -1,14 +1,16 @@
-"""What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a forced rebuild."""
+"""What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a rebuild."""
 
 import shutil
 
 from deltalake import DeltaTable
 
 from backfill_assets.lake.table_state import read_state
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import day
-from tests.world import DAILY, FOUR, NAMES, OUTAGES, World
+from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, World
 
 
 def at_odds(world: World) -> dict:
@@ -26,7 +28,7 @@ def test_a_table_that_is_gone_is_found_and_written_again(built):
     rows = built.rows(OUTAGES)
     shutil.rmtree(built.lake.path(OUTAGES))
     assert at_odds(built) == {(OUTAGES, Kind.NO_COMMIT): FOUR}
-    built.run(FOUR, [OUTAGES], run="second", force=True)
+    built.run(FOUR, [OUTAGES], run="second")
     assert (at_odds(built), built.rows(OUTAGES)) == ({}, rows)
 
 
@@ -39,9 +41,25 @@ def test_a_day_that_somebody_changed_is_found_and_written_again_and_the_others_l
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
 
 
+def test_nothing_is_computed_from_rows_that_somebody_changed(built):
+    """The days are blocked, and say by which commit; once the day is built again, without force, they come out as they were."""
+    rows = built.rows(HISTORY)
+    version = DeltaTable(built.lake.path(DAILY)).version() + 1
+    DeltaTable(built.lake.path(DAILY)).update({"customers": "customers + 100"}, predicate=f"outage_day = '{day(1)}'")
+    state = status_of(built.workspace, [built.table(DAILY)], FOUR, latest=latest_builds(built.workspace))
+    assert state.of(DAILY) == {State.UP_TO_DATE: [at for at in FOUR if at != day(1)], State.REWRITTEN: [day(1)]}
+    refused = built.run([day(1), day(2)], [HISTORY], run="second", force=True)[HISTORY]
+    assert f"rewritten by commit {version} (UPDATE), not by this project" in refused.blocked[day(1)]
+    assert (built.rows(HISTORY), [(b.day, b.outcome) for b in refused.built]) == (rows, [(day(2), "unchanged")])
+    built.run(FOUR, [DAILY], run="third")
+    again = built.run(FOUR, [HISTORY], run="fourth", force=True)[HISTORY]
+    assert [b.outcome for b in again.built] == ["unchanged"] * len(FOUR)
+    assert built.rows(HISTORY) == rows
+
+
 def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
     rows = built.rows(DAILY)
     DeltaTable(built.lake.path(DAILY)).delete(f"outage_day = '{day(2)}'")
     assert list(at_odds(built).values()) == [[day(2)]]
-    built.run([day(2)], [DAILY], run="second", force=True)
+    built.run([day(2)], [DAILY], run="second")
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)

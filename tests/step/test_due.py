@@ -59,8 +59,28 @@ def test_force_is_by_the_day():
 def test_a_failed_input_blocks_what_needs_it_although_an_earlier_build_is_accepted():
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5))
     due = sorted_out(outages, [3], accepted, failed={(updates.name, day(4))})
-    assert due.blocked == {day(3): "needs staging/u 2019-08-19, of which there is no accepted build"}
+    assert due.blocked == {day(3): "needs staging/u 2019-08-19, which failed in this plan"}
     assert sorted_out(outages, [3], accepted, failed={(updates.name, day(6))}).up_to_date == days(3)
+
+
+def test_a_day_that_somebody_rewrote_is_computed_and_nothing_is_computed_from_it_before():
+    accepted = up_to_date(outages, [3, 4], built(updates, 3, 4, 5, 6))
+    rewritten = {(updates.name, day(5)): "it was rewritten by commit 7 (UPDATE), not by this project"}
+    due = sorted_out(outages, [0, 3, 4], accepted | built(updates, 0, 1, 2), force=days(4), rewritten=rewritten)
+    assert (due.compute, due.up_to_date) == (days(0), days(3))
+    assert due.blocked[day(4)].startswith(
+        "reads staging/u 2019-08-20, which does not hold the rows that were accepted: it was rewritten by commit 7 (UPDATE)"
+    )
+    assert due.blocked[day(4)].endswith("`backfill run --partitions 2019-08-20 --target staging/u`")
+    inputs = up_to_date(updates, [5], built(raw, 5))
+    assert sorted_out(updates, [5], inputs, rewritten=rewritten).compute == days(5)
+
+
+def test_a_day_whose_delivery_was_moved_away_stays_as_it_was_built():
+    accepted = up_to_date(raw, [9], {})
+    assert sorted_out(raw, [9], accepted).up_to_date == days(9)
+    assert sorted_out(raw, [9], accepted, force=days(9)).undelivered == {day(9): "no source for 2019-08-24"}
+    assert sorted_out(replace(raw, version="2"), [9], accepted).undelivered == {day(9): "no source for 2019-08-24"}
 
 
 @pytest.mark.parametrize(
@@ -104,3 +124,14 @@ def test_days_appended_before_are_not_appended_again_even_by_force():
     accepted = built(raw, 3) | built(updates, 3)
     due = sorted_out(updates, [3], accepted, force=days(3), already=days(3))
     assert (due.up_to_date, due.compute) == (days(3), [])
+
+
+def test_a_rule_compares_with_the_same_delivery_only():
+    """Of a table read from the same source: another delivery's rows would make the share right for rows that are gone."""
+    compared = replace(raw, name="raw/b", compared_with=[raw])
+    older = built(raw, 3, delivered="an earlier delivery")
+    assert sorted_out(compared, [3], older).blocked == {
+        day(3): "a rule compares it with raw/a 2019-08-18, which was built from another delivery. Build both: "
+        "`backfill run --partitions 2019-08-18 --target raw/a,raw/b`"
+    }
+    assert sorted_out(compared, [3], built(raw, 3, delivered="lines of 2019-08-18")).compute == days(3)

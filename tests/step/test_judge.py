@@ -8,7 +8,8 @@ import pytest
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.rules import Verdict
 from backfill_assets.step.audit import Audited
-from backfill_assets.step.due import Due, Inputs
+from backfill_assets.step.due import Due
+from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.request import StepRequest
 from tests.deliveries import day, days
@@ -41,8 +42,8 @@ def test_the_message_of_a_failed_day_shows_the_rows_at_fault():
 
 
 def test_a_day_as_before_of_a_table_that_is_gone_is_written_again():
-    (again,) = judgements(outages, [audited(1, fingerprint="f")], built(outages, 1, delta_version=3))
-    assert (again.outcome, again.unchanged_since) == ("accepted", -1)
+    (again,) = judgements(outages, [audited(1, fingerprint="f")], built(outages, 1, delta_version=3, rows=3))
+    assert (again.outcome, again.same_as) == ("accepted", None)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_after_a_crash_between_commit_and_ledger_the_record_is_mended_and_nothin
     assert built.lake.ledger.builds({OUTAGES: None}) == []
     result = replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES]
     assert [b.day for b in result.up_to_date] == FOUR
-    assert built.lake.ledger.builds({OUTAGES: None}) == recorded
+    assert built.lake.ledger.builds({OUTAGES: None}) == [replace(each, data_files="") for each in recorded]
 
 
 def test_a_table_whose_inputs_record_was_lost_mends_that_too(built):

@@ -1,0 +1,116 @@
+"""What a partition is computed from now, and what of it has changed since a build: code, delivery, inputs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from enum import StrEnum
+from functools import cache, partial
+from typing import NamedTuple
+
+from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.record import Build
+from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+AcceptedBuilds = Mapping[Partition, Build]
+
+
+class Inputs(NamedTuple):
+    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery's fingerprint."""
+
+    tables: Mapping[str, Mapping[str, str]] = {}
+    delivered: str = ""
+
+
+class Cause(StrEnum):
+    """Why a partition is outdated."""
+
+    CODE = "code"
+    SOURCE = "source"
+    INPUT = "input"
+
+
+class Change(NamedTuple):
+    """What changed since a build: for an input, which day of which table."""
+
+    cause: Cause
+    table: str = ""
+    day: str = ""
+
+
+def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> Mapping[date, str | SourceError]:
+    """The fingerprint of each day's delivery; nothing for a table without a source."""
+    source = table.source()
+    return source.fingerprints(area, days) if source else {}
+
+
+def tables_read(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, dict[str, str]]:
+    """The fingerprints of what `day` is computed from. Of an input with another day column, only the rows about `day` count."""
+    return InputReader(table, accepted, calendar).of(day)
+
+
+class InputReader:
+    """The same for many days of one table: the build of a day that several of them read is looked up once."""
+
+    def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
+        self._reads = [
+            (o.name, calendar.window(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o))
+            for o, w in table.windows()
+        ]
+
+    def of(self, day: date) -> dict[str, dict[str, str]]:
+        inputs: dict[str, dict[str, str]] = {}
+        about = day.isoformat()
+        for name, around, build_of, by_day in self._reads:
+            builds = [(on, build) for on, build in map(build_of, around(day)) if build]
+            if by_day:
+                fingerprints = {on: build.day_fingerprints.get(about, "") for on, build in builds}
+            else:
+                fingerprints = {on: build.fingerprint for on, build in builds}
+            inputs.setdefault(name, {}).update((on, value) for on, value in fingerprints.items() if value)
+        return inputs
+
+
+def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, Build | None]:
+    day = date.fromordinal(ordinal)
+    return day.isoformat(), accepted.get((table, day))
+
+
+def change(table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], delivery: str | SourceError) -> Change | None:
+    """What changed since `last`: a damaged delivery, the code, the delivery, or the first input; None if nothing did.
+
+    A delivery that was moved away since changes nothing: what was built from it stays right.
+    """
+    if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
+        return Change(Cause.SOURCE)
+    if last.code_version != table.version:
+        return Change(Cause.CODE)
+    if isinstance(delivery, NotDelivered):
+        return None
+    if last.delivered != delivery:
+        return Change(Cause.SOURCE)
+    if last.inputs == inputs:
+        return None
+    before, now = _flat(last.inputs), _flat(inputs)
+    changed = [key for key in {*before, *now} if before.get(key) != now.get(key)]
+    return Change(Cause.INPUT, *min(changed)) if changed else None
+
+
+def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
+    return {(name, day): fingerprint for name, days in inputs.items() for day, fingerprint in days.items()}
+
+
+def days_standing(table: Table, days: Collection[date], builds: Latest, workspace: Workspace) -> list[date]:
+    """Those of `days` whose accepted build is of the code, the inputs and the delivery as they are now."""
+    delivered = delivered_for(table, sorted(days), workspace.area)
+    reader = InputReader(table, builds.accepted, workspace.calendar)
+
+    def stands(day: date) -> bool:
+        last = builds.accepted.get((table.name, day))
+        if last is None or (table.name, day) in builds.rewritten:
+            return False
+        return change(table, last, reader.of(day), delivered.get(day, "")) is None
+
+    return [day for day in days if stands(day)]
