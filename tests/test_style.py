@@ -36,7 +36,7 @@ ARROWS = {
     "rebuild": "dagster_client lake plan workspace",
     "reconcile": "dagster_client lake",
     "servers": "dagster_client lake pyproject settings",
-    "orchestration": "dagster_client lake plan rebuild servers settings step tables workspace dagster spark",
+    "orchestration": "dagster_client lake plan rebuild reconcile servers settings step tables workspace dagster spark",
     "code_location": "orchestration workspace dagster",
     "cli": "dagster_client datasets lake plan pyproject rebuild reconcile servers settings step workspace",
 }

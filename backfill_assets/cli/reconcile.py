@@ -11,13 +11,15 @@ from httpx import BaseTransport
 from rich.console import Console
 from rich.text import Text
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import key, recover, tables_in
 from backfill_assets.lake.table_state import read_state
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement
@@ -56,7 +58,14 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     tables = {name: read_state(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=COMPARED_COLUMNS)
     seen = {key(build) for build in before}
-    return Records(names, after, tables, known, running, frozenset((b.table, b.day) for b in after if key(b) not in seen))
+    changed = frozenset((b.table, b.day) for b in after if key(b) not in seen)
+    return Records(names, after, tables, known, up_to_date(workspace), running, changed)
+
+
+def up_to_date(workspace: Workspace) -> frozenset[Partition]:
+    days, builds = workspace.calendar.days(), latest_builds(workspace)
+    partitions = status_of(workspace, workspace.tables, days, latest=builds).partitions
+    return frozenset(partition for partition, status in partitions.items() if status.state == State.UP_TO_DATE)
 
 
 def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:

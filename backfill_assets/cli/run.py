@@ -4,7 +4,7 @@ import getpass
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.console import Console
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import outcome_table, show_progress, terminal
-from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.errors import BackfillError, NothingToBuild, UsageError
 from backfill_assets.lake.store import Lake
 from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
@@ -22,6 +22,7 @@ from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.read_remaining import remaining_reader
+from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
@@ -29,6 +30,7 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.rebuild.watch import Watch
+from backfill_assets.reconcile.cleared import report_cleared
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -56,6 +58,8 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
     with _detaching(console, plan_id):
         end = carry_out_and_show(console, rebuild, workspace)
+    with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
+        report_cleared(end.remaining.of(WorkState.DONE), workspace.lake, dagster)
     return report(end, workspace, as_json=as_json)
 
 

@@ -82,6 +82,10 @@ MATERIALIZED = """query ($key: AssetKeyInput!) {
   assetNodes(assetKeys: [$key]) {
     partitionKeys
     latestMaterializationByPartition { partition tags { key value } }
+    assetPartitionStatuses {
+      __typename
+      ... on TimePartitionStatuses { ranges { status startKey endKey } }
+    }
   }
 }"""
 

@@ -31,12 +31,12 @@ class Latest:
     rewritten: dict[Partition, str] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
-        """Take in later builds, oldest first."""
+        """Take in builds that may be later than those known."""
         for build in builds:
-            partition = (build.table, build.day)
-            self.last[partition] = build
-            if build.succeeded:
-                self.accepted[partition] = build
+            for known in (self.last, self.accepted) if build.succeeded else (self.last,):
+                partition = (build.table, build.day)
+                if partition not in known or known[partition].at <= build.at:
+                    known[partition] = build
 
 
 def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
@@ -44,9 +44,9 @@ def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS) -> Late
     builds = Latest()
     rows = ledger.rows(list(columns), days)
     builds.add(from_arrow(rows.take(_last_rows(rows))))
-    for name, version in ledger.newest_versions(days).items():
+    for name, newest in ledger.newest(days).items():
         of_table = days[name]
-        later = committed_builds(Paths(ledger.root).table(name), after=version)
+        later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
         builds.add(build for build in later if of_table is None or build.day in of_table)
     return builds
 

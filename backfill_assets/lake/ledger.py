@@ -7,7 +7,8 @@ between the two leaves out is in the commit's own metadata; `recovery` brings it
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
@@ -27,6 +28,17 @@ COMPACT_EVERY = 10
 COMPACTED = 4 * 2**20
 # Of each table the days of interest; None for all of them.
 Days = Mapping[str, Collection[date] | None]
+
+
+class Newest(NamedTuple):
+    """The newest version of a table that a build is recorded with (-1: none), and when the last of its builds was recorded."""
+
+    version: int = -1
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+
+    def next_time(self) -> datetime:
+        """The time of a new build: now, but after every build before it, on hosts whose clocks differ too."""
+        return max(datetime.now(UTC), self.at + timedelta(microseconds=1))
 
 
 @dataclass(frozen=True)
@@ -97,12 +109,12 @@ class Ledger:
         builds = from_arrow(self.rows(columns, days))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in builds}.values(), key=lambda b: b.at)
 
-    def newest_versions(self, tables: Iterable[str]) -> dict[str, int]:
-        """Of each table, the newest version that a build is recorded with; -1 where there is none."""
-        newest = dict.fromkeys(tables, -1)
-        rows = self.rows(["table", "delta_version"], dict.fromkeys(newest))
-        groups = rows.group_by("table").aggregate([("delta_version", "max")]).to_pylist()
-        return newest | {group["table"]: group["delta_version_max"] for group in groups}
+    def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
+        """Of each table, the newest version that a build is recorded with, and the latest time of any."""
+        newest = dict.fromkeys(tables, Newest())
+        rows = self.rows(["table", "delta_version", "at"], dict.fromkeys(newest))
+        groups = rows.group_by("table").aggregate([("delta_version", "max"), ("at", "max")]).to_pylist()
+        return newest | {group["table"]: Newest(group["delta_version_max"], group["at_max"]) for group in groups}
 
 
 def _filters(days: Days | None) -> list[list[tuple[str, str, object]]] | None:

@@ -31,10 +31,14 @@ def unrecorded(recorded: Iterable[Build], committed: Iterable[Build]) -> list[Bu
 
 
 def committed_builds(path: str, after: int = -1) -> list[Build]:
-    """The builds that the table's own commits tell of, from versions later than `after`, oldest first."""
+    """The builds that the table's own commits tell of, from versions later than `after`, oldest first.
+
+    Of a table that has not come to `after` every version counts: it was deleted, and made anew.
+    """
     table = open_table(path)
-    if table is None or table.version() <= after:
+    if table is None or table.version() == after:
         return []
+    after = after if after < table.version() else -1
     commits = table.history(limit=int(table.version()) - after)
     return [build for commit in reversed(commits) if commit["version"] > after for build in builds_of(commit)]
 
@@ -56,9 +60,9 @@ def recover_locked(ledger: Ledger, table: str, *, after: int = -1) -> list[Build
 
 def recover_newest(ledger: Ledger, tables: Collection[str]) -> list[Build]:
     """Record what crashes left out of `tables` after their newest recorded versions."""
-    newest = ledger.newest_versions(tables)
-    ahead = [name for name in newest if version_of(Paths(ledger.root).table(name)) > newest[name]]
-    return [build for name in ahead for build in recover(ledger, name, after=newest[name])]
+    newest = {name: of_table.version for name, of_table in ledger.newest(tables).items()}
+    unlike = [name for name, version in newest.items() if version_of(Paths(ledger.root).table(name)) not in (version, -1)]
+    return [build for name in unlike for build in recover(ledger, name, after=newest[name])]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ retried by Dagster after its process died, it continues the same plan.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dagster import (
@@ -29,8 +29,10 @@ from backfill_assets.orchestration.job_metadata import metadata_of_ending, metad
 from backfill_assets.plan import text
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.remaining import WorkState
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
 from backfill_assets.rebuild.start import rebuild_of
+from backfill_assets.reconcile.cleared import report_cleared
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
@@ -88,6 +90,8 @@ def plan_jobs(
         except DagsterExecutionInterruptedError:
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
+        with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
+            report_cleared(end.remaining.of(WorkState.DONE), workspace.lake, webserver)
         message, metadata = "\n".join(text.ending_lines(end)), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:
             raise Failure(f"{message}\nOr re-execute this run.", metadata=metadata, allow_retries=False)

@@ -7,7 +7,7 @@ Not compared: builds that were replaced, a table that the project no longer has 
 changed while the records were read or whose run is still running.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -23,13 +23,15 @@ from backfill_assets.reconcile.disagreement import Disagreement, Kind
 class Records:
     """The three records, read in bulk. `dagster` has Dagster's record of each table; None if no webserver answers.
 
-    `running` are runs that may be between a commit and its record, `changed` the partitions built while this was read.
+    `up_to_date` are the partitions that are so by `backfill status`. `running` are runs that may be between a commit and its
+    record, `changed` the partitions built while this was read.
     """
 
     tables: Sequence[str]
     ledger: Sequence[Build]
     states: Mapping[str, TableState]
     dagster: Mapping[str, Materialized | None] | None = None
+    up_to_date: Collection[Partition] = ()
     running: frozenset[str] = frozenset()
     changed: frozenset[Partition] = frozenset()
 
@@ -71,6 +73,10 @@ def compare(records: Records) -> Comparison:
     )
 
 
+# What is put right by reporting the accepted build to Dagster.
+TO_REPORT = (Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED)
+
+
 class _TableRecords:
     """One table in all three records."""
 
@@ -87,7 +93,8 @@ class _TableRecords:
         for build in missing:
             self._add(Kind.UNRECORDED, build.day, f"commit {build.delta_version} by run {build.run}")
         for day, build in self.accepted.items():
-            if kind_and_figures := _against_table(build, self.state) or _against_dagster(build, self.dagster):
+            is_right = (name, day) in records.up_to_date
+            if kind_and_figures := _against_table(build, self.state) or _against_dagster(build, self.dagster, is_right):
                 self._add(kind_and_figures[0], day, kind_and_figures[1])
         for day, rows in self.state.rows.items():
             if rows != 0 and day not in self.accepted:
@@ -110,7 +117,8 @@ class _TableRecords:
         return {day for days in self._days.values() for day in days}
 
     def to_report(self) -> list[Build]:
-        return [self.accepted[day] for day in sorted(self._days[Kind.NOT_REPORTED] | self._days[Kind.DATA_VERSION_DIFFERS])]
+        days = {day for kind in TO_REPORT for day in self._days[kind]}
+        return [self.accepted[day] for day in sorted(days)]
 
 
 def _against_table(build: Build, state: TableState) -> tuple[Kind, str] | None:
@@ -125,8 +133,11 @@ def _against_table(build: Build, state: TableState) -> tuple[Kind, str] | None:
     return None
 
 
-def _against_dagster(build: Build, dagster: Materialized | None) -> tuple[Kind, str] | None:
-    """In what Dagster disagrees with an accepted build that the table agrees with, with the figures."""
+def _against_dagster(build: Build, dagster: Materialized | None, is_right: bool) -> tuple[Kind, str] | None:
+    """In what Dagster disagrees with an accepted build that the table agrees with, with the figures.
+
+    `is_right`: the day is up to date, so that a failure after that build was put right without a run.
+    """
     if dagster is None or not dagster.may_have(build.day):
         return None
     version = dagster.versions.get(build.day)
@@ -135,4 +146,6 @@ def _against_dagster(build: Build, dagster: Materialized | None) -> tuple[Kind, 
     if version != build.fingerprint:
         figures = f"{short(build.fingerprint)} in the ledger, {short(version) or 'none'} in Dagster"
         return Kind.DATA_VERSION_DIFFERS, figures
+    if is_right and build.day in dagster.failed:
+        return Kind.SHOWN_FAILED, f"built by run {build.run}"
     return None

@@ -5,13 +5,14 @@ no data version, and without one Dagster would not know which rows a day has. Da
 partitions, so what it wrongly calls materialized stays so until it is built.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 import httpx
 
+from backfill_assets.calendar import as_day, between
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.client import Dagster, payload
 from backfill_assets.errors import ServiceUnavailable, UsageError
@@ -22,11 +23,13 @@ DATA_VERSION = "dagster/data_version"
 
 @dataclass(frozen=True)
 class Materialized:
-    """Dagster's record of a table: its first and last partition, and the data version of each materialized one ("": none)."""
+    """Dagster's record of a table: its first and last partition, the data version of each materialized one ("": none), and
+    those it shows as failed: a run failed on them after they were materialized last."""
 
     first: date
     last: date
     versions: Mapping[date, str] = field(default_factory=dict)
+    failed: Collection[date] = ()
 
     def may_have(self, day: date) -> bool:
         return self.first <= day <= self.last
@@ -40,7 +43,9 @@ def read_materialized(dagster: Dagster, table: str) -> Materialized | None:
         return None
     events = [event for node in nodes for event in node["latestMaterializationByPartition"] if event]
     versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
-    return Materialized(min(days), max(days), versions)
+    ranges = [each for node in nodes for each in node["assetPartitionStatuses"].get("ranges", ()) if each["status"] == "FAILED"]
+    failed = {day for each in ranges for day in between(as_day(each["startKey"]), as_day(each["endKey"]))}
+    return Materialized(min(days), max(days), versions, failed)
 
 
 def _version(tags: Iterable[Mapping[str, str]]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 
 from backfill_assets.errors import Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
@@ -20,7 +20,7 @@ def commit_days(
     table: Table,
     judgements: Sequence[Judgement],
     commit: Commit,
-    records: Callable[[Sequence[Judgement]], list[Build]],
+    records: Callable[[Sequence[Judgement], datetime], list[Build]],
     accepted: AcceptedBuilds,
     request: StepRequest,
     workspace: Workspace,
@@ -28,7 +28,8 @@ def commit_days(
     """Put the accepted days into the table in one commit, and record every judgement. `accepted` is what was read before."""
 
     def decide() -> list[Build]:
-        return records(_after_others(table, judgements, accepted, request, workspace))
+        now = _after_others(table, judgements, accepted, request, workspace)
+        return records(now, workspace.lake.ledger.newest([table.name])[table.name].next_time())
 
     return commit_and_record(workspace.lake.root, table.name, decide, commit)
 
@@ -41,8 +42,8 @@ def _after_others(
     Raises InputsChanged if they wrote to an input, Conflict if they wrote to days that this request adds to.
     """
     name, ledger = table.name, workspace.lake.ledger
-    newest = ledger.newest_versions([name])[name]
-    if workspace.lake.version(name) > newest:
+    newest = ledger.newest([name])[name].version
+    if workspace.lake.version(name) not in (newest, -1):
         recover_locked(ledger, name, after=newest)
     passed = [each for each in judgements if each.outcome != "failed"]
     days = {each.day for each in passed}

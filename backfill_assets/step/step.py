@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
@@ -132,8 +132,8 @@ class Step:
         started = time.monotonic()
         table, request, workspace = self.table, self.request, self.workspace
 
-        def records(judgements: Sequence[Judgement]) -> list[Build]:
-            seconds, at = (time.monotonic() - started) / len(judgements), datetime.now(UTC)
+        def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:
+            seconds = (time.monotonic() - started) / len(judgements)
             return [record(each, table, request, at=at, versions=versions, seconds=seconds) for each in judgements]
 
         with compute_days(table, due.compute, request, workspace, spark=self.spark(), versions=versions) as rows:
@@ -144,6 +144,8 @@ class Step:
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
         """Record days that could not be computed."""
         judgements = [Judgement(day, "failed", text, due.inputs.get(day, Inputs())) for day, text in messages.items()]
-        builds = [record(each, self.table, self.request, at=datetime.now(UTC)) for each in judgements]
-        self.workspace.lake.ledger.append(builds)
+        ledger = self.workspace.lake.ledger
+        at = ledger.newest([self.table.name])[self.table.name].next_time()
+        builds = [record(each, self.table, self.request, at=at) for each in judgements]
+        ledger.append(builds)
         return builds

@@ -51,7 +51,11 @@ class Webserver:
     def nodes(self, table: str) -> list[dict[str, Any]]:
         versions = self.known.get(table, {})
         events = [{"partition": at, "tags": [{"key": "dagster/data_version", "value": v}]} for at, v in versions.items()]
-        node = {"partitionKeys": [str(day(n)) for n in range(10)], "latestMaterializationByPartition": [*events, None]}
+        node = {
+            "partitionKeys": [str(day(n)) for n in range(10)],
+            "latestMaterializationByPartition": [*events, None],
+            "assetPartitionStatuses": {},
+        }
         return [] if table in self.without else [node]
 
 

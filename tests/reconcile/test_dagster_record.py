@@ -22,13 +22,28 @@ def event(number: int, **tags: str) -> dict[str, Any]:
     return {"partition": str(day(number)), "tags": [{"key": f"dagster/{name}", "value": text} for name, text in tags.items()]}
 
 
-def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10)) -> dict[str, Any]:
-    return {"partitionKeys": [str(day(n)) for n in keys], "latestMaterializationByPartition": list(events)}
+def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10), ranges: Sequence[Any] = ()) -> dict[str, Any]:
+    return {
+        "partitionKeys": [str(day(n)) for n in keys],
+        "latestMaterializationByPartition": list(events),
+        "assetPartitionStatuses": {"__typename": "TimePartitionStatuses", "ranges": list(ranges)},
+    }
 
 
 def test_the_days_materialized_are_known_with_the_data_version_of_each():
     dagster = saying({"assetNodes": [node(event(0, code_version="1", data_version="f0"), None, event(2, code_version="1"))]})
-    assert read_materialized(dagster, "raw/a") == Materialized(day(0), day(9), {day(0): "f0", day(2): ""})
+    assert read_materialized(dagster, "raw/a") == Materialized(day(0), day(9), {day(0): "f0", day(2): ""}, set())
+
+
+def test_the_days_that_dagster_shows_as_failed_are_known():
+    ranges = [
+        {"status": "MATERIALIZED", "startKey": str(day(0)), "endKey": str(day(3))},
+        {"status": "FAILED", "startKey": str(day(4)), "endKey": str(day(5))},
+        {"status": "FAILED", "startKey": str(day(7)), "endKey": str(day(7))},
+    ]
+    known = read_materialized(saying({"assetNodes": [node(ranges=ranges)]}), "raw/a")
+    assert known is not None
+    assert known.failed == {day(4), day(5), day(7)}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Running again: nothing is computed that need not be, and a crash leaves nothing to repair by hand."""
 
+import shutil
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from deltalake import DeltaTable
@@ -69,6 +71,27 @@ def test_after_a_crash_between_commit_and_ledger_the_record_is_mended_and_nothin
 def test_a_table_whose_inputs_record_was_lost_mends_that_too(built):
     forget_the_record(built, OUTAGES)
     assert [b.day for b in replace(built, spark=no_spark).run(FOUR, [DAILY])[DAILY].up_to_date] == FOUR
+
+
+def test_a_table_that_was_deleted_and_made_anew_recovers_from_a_crash_too(built):
+    built.run(days(1), only_some(built, "100", version="2"), run="a later version", force=True)
+    shutil.rmtree(built.lake.path(OUTAGES))
+    built.run(FOUR, [OUTAGES], run="made anew")
+    DeltaTable(built.lake.ledger.path).delete("run = 'made anew'")
+    result = replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES]
+    assert [(b.day, b.run) for b in result.up_to_date] == [(at, "made anew") for at in FOUR]
+    assert [b.run for b in built.lake.ledger.builds({OUTAGES: FOUR}) if b.run == "made anew"] == ["made anew"] * len(FOUR)
+
+
+def test_the_last_build_is_the_one_recorded_last_on_hosts_whose_clocks_differ(built):
+    """A host whose clock is an hour ahead built every day; a correction by another one counts all the same."""
+    ledger = built.lake.ledger
+    ledger.append([replace(b, run="ahead", at=b.at + timedelta(hours=1)) for b in ledger.builds()])
+    built.write(day(1), arriving(1, 1, 2, 3, began=1), "late.jsonl")
+    built.run(FOUR, run="corrected")
+    assert built.accepted(RAW)[day(1)].run == built.accepted(OUTAGES)[day(1)].run == "corrected"
+    again = replace(built, spark=no_spark).run(FOUR, run="again")
+    assert {name: [b.day for b in result.up_to_date] for name, result in again.items()} == dict.fromkeys(NAMES, FOUR)
 
 
 def test_after_a_crash_between_ledger_and_report_the_day_is_reported_again_from_the_ledger(built):
