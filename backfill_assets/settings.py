@@ -64,6 +64,8 @@ class Settings(BaseSettings):
     dagster_url: str | None = Field(default=None, pattern=r"^https?://.+")
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
     nightly_cron: str = "30 1 * * *"
+    # Rows that arrive after the watermark make days of the horizon outdated; else somebody has to plan them.
+    nightly_late_rows: bool = True
 
     # Days that no plan may rebuild: closed books, days somebody signed.
     protected_days: str = ""

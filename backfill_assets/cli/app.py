@@ -87,6 +87,18 @@ def log(
 
 
 @app.command()
+def audit(
+    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; the whole calendar if not given.")] = "",
+    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
+    json_: Json = False,
+) -> None:
+    """Judge the days that are built by today's rules, as they stand. Computes and writes no rows."""
+    from backfill_assets.cli.audit import run
+
+    raise typer.Exit(run(partitions, target, as_json=json_))
+
+
+@app.command()
 def reconcile(
     repair: Annotated[bool, typer.Option("--repair", help="Complete the ledger, and Dagster's record.")] = False,
     json_: Json = False,

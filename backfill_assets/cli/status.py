@@ -57,7 +57,7 @@ def as_values(status: Status) -> dict[str, object]:
 
 
 def show(console: Console, status: Status) -> None:
-    """A strip of days for each table, oldest first; below it the days that are not up to date, with their reasons."""
+    """A strip of days for each table, oldest first; below it the days about which there is more to say."""
     shown: set[State] = set()
     for name in status.tables:
         by_state = status.of(name)
@@ -67,8 +67,9 @@ def show(console: Console, status: Status) -> None:
         for days, partitions in _folded(_months(status.days), {day: status.partitions[name, day] for day in status.days}):
             console.print(_strip(days, partitions))
         for state, days in by_state.items():
-            if state != State.UP_TO_DATE:
-                _print_reasons(console, name, state, days, status)
+            shown_days = days if state != State.UP_TO_DATE else [day for day in days if status.partitions[name, day].why]
+            if shown_days:
+                _print_reasons(console, name, state, shown_days, status)
     console.print("  ".join(f"{SYMBOLS[state][0]} {state}" for state in State if state in shown))
 
 

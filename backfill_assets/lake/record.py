@@ -27,9 +27,9 @@ class Build:
     """What became of one day of one table in one run. Times in UTC, durations in seconds.
 
     `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the fingerprint of the day's
-    source files; `day_fingerprints` maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts;
-    `delta_version` is the table's version after the build, `data_files` a hash of the names of the day's files in it;
-    `spark_conf` are Spark settings that were this request's only.
+    source files; `day_fingerprints` maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts of
+    the rules, `rules` is their version; `delta_version` is the table's version after the build, `data_files` a hash of the
+    names of the day's files in it; `spark_conf` are Spark settings that were this request's only.
     """
 
     table: str
@@ -47,6 +47,7 @@ class Build:
     delivered: str = ""
     input_versions: Mapping[str, int] = field(default_factory=dict)
     checks: Sequence[Mapping[str, Any]] = ()
+    rules: str = ""
     delta_version: int = -1
     data_files: str = ""
     seconds: float = 0.0

@@ -70,20 +70,18 @@ class TableState:
         return self.rows.get(build.day, 0) not in (build.rows, None)
 
     def difference(self, accepted: Build) -> str:
-        """In what the day is not as it was built, as far as the log shows; "" if the table holds it so.
-
-        `accepted` may be older than the newest build in the log: the day is compared with that one.
-        """
+        """In what the day is not as it was built, as far as the log shows; "" if the table holds it so."""
         newest = self._newest.get(accepted.day, accepted)
-        build = newest if newest.delta_version > accepted.delta_version else accepted
         if self.version < 0:
-            return "its table is gone" if build.rows else ""
-        if self.lacks_commit_of(build):
-            return f"its commit {build.delta_version} is not in the table any more"
-        if commits := self.rewritten_since(build):
+            return "its table is gone" if accepted.rows else ""
+        if self.lacks_commit_of(accepted):
+            return f"its commit {accepted.delta_version} is not in the table any more"
+        if newest.delta_version > accepted.delta_version:
+            return f"its commit {newest.delta_version} is not in the ledger: `backfill reconcile --repair` records it"
+        if commits := self.rewritten_since(accepted):
             return f"it was rewritten by {commits}, not by this project"
-        if self.row_count_differs(build):
-            return f"its files hold {self.rows.get(build.day, 0):,} rows, and {build.rows:,} were accepted"
+        if self.row_count_differs(accepted):
+            return f"its files hold {self.rows.get(accepted.day, 0):,} rows, and {accepted.rows:,} were accepted"
         return ""
 
     @cached_property

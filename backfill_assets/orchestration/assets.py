@@ -37,6 +37,7 @@ from backfill_assets.orchestration.report import events_of, failure_message
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
+from backfill_assets.step.audit_standing import audit_standing, built_days
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
@@ -52,8 +53,8 @@ ENGINE_RETRY = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
 
 FRESHNESS = FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26))
 NO_DAYS = (
-    'This run names no days (as "Execute all" on checks does). Nothing was computed: rules are checked when days are built. '
-    "Choose the table's days and launch them; with force, those that are up to date are computed and checked again too."
+    "This run names no days. Nothing was computed. Choose the table's days and launch them; with force, those that are up to "
+    "date are computed again too. (Checks alone, without the asset, need no days: they audit all days as they stand.)"
 )
 
 
@@ -67,6 +68,9 @@ class RebuildOptions(ConfigurableResource):
         "append_once: add the rows, exactly once for a run and its re-executions.",
     )
     spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
+    audit_only: bool = Field(
+        default=False, description="Judge the days as they stand by today's rules: nothing is computed, and no row is written."
+    )
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
@@ -109,18 +113,23 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         retry_policy=ENGINE_RETRY,
     )
     def build(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
-        if not context.has_partition_key and not context.has_partition_key_range:
+        names_days = context.has_partition_key or context.has_partition_key_range
+        if not names_days and context.selected_asset_keys:
             raise Failure(NO_DAYS, allow_retries=False)
         try:
             request = request_of(context, options, plan_of(context, workspace), table)
-            step = Step(table, workspace, request, lambda: spark.session(options.spark_conf))
-            result = step.run([as_day(key) for key in context.partition_keys])
+            if names_days and not options.audit_only:
+                step = Step(table, workspace, request, lambda: spark.session(options.spark_conf))
+                result = step.run([as_day(key) for key in context.partition_keys])
+            else:
+                days = [as_day(key) for key in context.partition_keys] if names_days else built_days(table, workspace)
+                result = audit_standing(table, days, request, workspace, lambda: spark.session(options.spark_conf))
         except BackfillError as error:
             raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error
         except Exception:
             spark.forget()
             raise
-        yield from events_of(context, result)
+        yield from events_of(context, result, materialize=names_days)
         message = failure_message(result)
         if message:
             raise Failure(message, allow_retries=False)

@@ -37,14 +37,15 @@ from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 
 
-def events_of(context: AssetExecutionContext, result: StepResult) -> Iterator[Any]:
-    """Every event of a step, in Dagster's order: materializations, check evaluations, outputs."""
+def events_of(context: AssetExecutionContext, result: StepResult, *, materialize: bool = True) -> Iterator[Any]:
+    """Every event of a step, in Dagster's order: materializations (where the run has the asset), check evaluations, outputs."""
     step = context.get_step_execution_context()
     key = AssetKey(result.table.name.split("/"))
     accepted, failed = result.accepted(), result.failed()
     new, pointer = {id(build) for build in result.built}, context.instance.event_log_storage.get_maximum_record_id()
     materialized = [materialization(result.table, build, new=id(build) in new, pointer=pointer) for build in accepted]
-    yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
+    if materialize:
+        yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
     targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
     evaluated = [e for build in sorted([*accepted, *failed], key=lambda b: b.day) for e in evaluations(key, build, targets)]
     yield from _logged(step, DagsterEventType.ASSET_CHECK_EVALUATION, evaluated)

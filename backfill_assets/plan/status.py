@@ -38,12 +38,14 @@ class PartitionStatus:
     """The state of a partition, and why, in words; `why` is mostly empty for one that is up to date.
 
     `is_built`: it holds the rows of an accepted build. `undelivered`: the delivery of its source is missing or damaged.
+    `earlier_rules`: it was accepted under other rules than today's.
     """
 
     state: State
     why: str = ""
     is_built: bool = field(default=False, compare=False)
     undelivered: bool = field(default=False, compare=False)
+    earlier_rules: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def status_of(
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
-            partitions[partition] = status(state, why, is_built, isinstance(delivery, SourceError))
+            undelivered, earlier_rules = isinstance(delivery, SourceError), history.has_earlier_rules(day)
+            partitions[partition] = status(state, why, is_built, undelivered, earlier_rules)
     return Status([table.name for table in tables], list(days), partitions)
 
 
@@ -107,12 +110,27 @@ class _TableHistory:
             return State.REWRITTEN, happened
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
-            return State.UP_TO_DATE, why
+            return State.UP_TO_DATE, why or self._by_earlier_rules(day)
         if last and not last.succeeded:
             return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)
+
+    def has_earlier_rules(self, day: date) -> bool:
+        """Whether the day was accepted under other rules than today's; not known of builds before rules were recorded."""
+        accepted = self.latest.accepted.get((self.table.name, day))
+        return accepted is not None and accepted.rules not in ("", self.table.rules_version)
+
+    def _by_earlier_rules(self, day: date) -> str:
+        if not self.has_earlier_rules(day):
+            return ""
+        last = self.latest.last[self.table.name, day]
+        if last.succeeded or last.rules != self.table.rules_version:
+            return "accepted under earlier rules: `backfill audit` judges it by today's"
+        return (
+            f"accepted under earlier rules, refused by today's: {last.message.strip().partition(chr(10))[0]} (run {last.run})"
+        )
 
     def _changed(self, day: date, accepted: Build, delivery: str | SourceError) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""

@@ -21,6 +21,7 @@ from backfill_assets.quality.day import DayProfile
 
 SAMPLE_SIZE = 20
 ROWS_SHOWN = 5
+LONGEST_SHOWN = 300  # characters of one value
 # By itself Spark writes times as JSON to the millisecond only.
 WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -104,7 +105,7 @@ def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
     """Of each day, up to 20 of the distinct values of an array expression, in order."""
     values = rows.select(F.col(day).alias("day"), F.explode(F.expr(sql)).alias("value")).distinct()
     first = values.groupBy("day").agg(F.slice(F.array_sort(F.collect_list("value")), 1, SAMPLE_SIZE).alias("first"))
-    return {row.day: list(row["first"]) for row in first.collect()}
+    return {row.day: [shortened(value) for value in row["first"]] for row in first.collect()}
 
 
 def _fold(day: date, groups: list[Any], columns: list[str], measures: list[str], by_day: bool) -> DayProfile:
@@ -145,7 +146,15 @@ def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], c
     else:
         offending = offending.where(condition)
     shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
-    return [json.dumps(json.loads(row.row), ensure_ascii=False) for row in shown]
+    return [
+        json.dumps({name: shortened(value) for name, value in json.loads(row.row).items()}, ensure_ascii=False) for row in shown
+    ]
+
+
+def shortened(value: Any) -> Any:
+    """The value, or the beginning of its text if that is long: it goes into commits, the ledger and the event log."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
 
 
 def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:

@@ -57,6 +57,12 @@ class Rule:
         passed, message, figures = self.judge(profile)
         return Verdict(self.name, passed, message, figures, self.severity)
 
+    def signature(self) -> str:
+        """What the rule promises and how it judges, as text: another text, another rule."""
+        code = getattr(self.judge, "__code__", None)  # of a rule written by hand, whose promise may stay when its code changes
+        judged_by = (code.co_names, [v for v in code.co_consts if isinstance(v, str | int | float)]) if code else ()
+        return repr((self.name, self.promise, self.severity, self.offending, self.counts_keys, judged_by))
+
     def described(self) -> str:
         """The promise, and what becomes of a day that breaks it."""
         refuses = self.severity == "error"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.profile import SAMPLE_SIZE, fingerprint, row_hash
+from backfill_assets.quality.profile import SAMPLE_SIZE, fingerprint, row_hash, shortened
 
 HASH, MEASURE, SAMPLE = "__hash", "__measure", "__sample"
 
@@ -85,7 +85,8 @@ def _fingerprint(rows: pa.Table) -> str:
 
 
 def _samples(values: pa.ChunkedArray) -> list[str]:
-    return sorted({value for of_row in values.to_pylist() for value in of_row or () if value is not None})[:SAMPLE_SIZE]
+    distinct = sorted({value for of_row in values.to_pylist() for value in of_row or () if value is not None})
+    return [shortened(value) for value in distinct[:SAMPLE_SIZE]]
 
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> int:

@@ -56,7 +56,7 @@ class InputReader:
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
         self._reads = [
-            (o.name, calendar.window(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o))
+            (o.name, calendar.window(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o, w))
             for o, w in table.windows()
         ]
 

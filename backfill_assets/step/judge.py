@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
+from typing import Any
 
 from backfill_assets.lake.record import Build, Outcome
 from backfill_assets.lake.rewritten import rewritten
@@ -87,7 +88,8 @@ def record(
         inputs=judgement.inputs.tables,
         delivered=judgement.inputs.delivered,
         input_versions=dict(versions or {}),
-        checks=[asdict(v) | {"rows": list(audited.failing_rows.get(v.rule, ()))} for v in audited.verdicts] if audited else (),
+        checks=verdicts_of(audited) if audited else (),
+        rules=table.rules_version,
         delta_version=judgement.same_as.delta_version if judgement.same_as else -1,
         data_files=judgement.same_as.data_files if judgement.same_as else "",
         seconds=round(seconds, 3),
@@ -100,3 +102,8 @@ def record(
         message=judgement.message,
         at=at,
     )
+
+
+def verdicts_of(audited: Audited) -> list[dict[str, Any]]:
+    """The verdict of each rule, with the rows that broke it."""
+    return [asdict(each) | {"rows": list(audited.failing_rows.get(each.rule, ()))} for each in audited.verdicts]

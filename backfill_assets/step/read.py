@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.lake.slice import Slice
+from backfill_assets.lake.slice import Slice, condition
 from backfill_assets.lake.store import Lake
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import SliceDays, Window
@@ -39,6 +39,8 @@ def read_inputs(
             needed = Slice(other.name, other.partition_by, _days_read(read, days, workspace), versions[other.name])
             reader = workspace.lake.reader(needed, other.columns)
             rows[name], size = reader.rows(spark), size + reader.size
+            if table.reads_by_day(other, read):
+                rows[name] = rows[name].where(condition(table.partition_by, days))
         elif isinstance(read, SliceDays):
             values: list[Any] = [(day,) for day in days]
             rows[name] = spark.createDataFrame(values, f"{table.partition_by} DATE")

@@ -8,7 +8,7 @@ from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.lake.commit import Commit
@@ -120,7 +120,9 @@ def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, Day
 def _merged(table: Table, new: DataFrame, days: Sequence[date], workspace: Workspace) -> Iterator[Computed]:
     new, folder, key = new.persist(), workspace.lake.path(table.name), list(table.key)
     without_day = new.where(f"`{table.partition_by}` IS NULL").count()
-    kept = _before(table, days, workspace, new.sparkSession).join(new.select(*key), key, "left_anti")
+    before, keys = _before(table, days, workspace, new.sparkSession), new.select(*key)
+    same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])  # as MERGE compares them
+    kept = before.join(keys, same, "left_anti")
     try:
         after, commit = new.unionByName(kept.select(*new.columns)), MergeCommit(folder, table.partition_by, key, new)
         yield Computed(after, commit, [_without_day(table.partition_by, without_day)] if without_day else ())

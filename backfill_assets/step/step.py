@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.recovery import recover_newest
@@ -63,12 +63,9 @@ class Step:
         if request.write_mode == "merge" and not table.key:
             raise UsageError(f"{table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
         relevant = self._relevant(days)
-        # In this order: a commit between the two makes a day look outdated next time; the other way round it would record
-        # fingerprints of rows that were never read, and the day would never be rebuilt.
         recover_newest(lake.ledger, relevant)
-        builds = latest(lake.ledger, relevant)
-        versions, accepted = versions_of_inputs(table, lake), builds.accepted
-        builds = replace(builds, rewritten=rewritten_partitions(lake.root, accepted, {table.name: None, **versions}))
+        builds, versions = self._snapshot(relevant)
+        accepted = builds.accepted
         due = days_due(
             table,
             days,
@@ -82,6 +79,16 @@ class Step:
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
         return StepResult(table, built, self._whole(due.up_to_date), due.blocked)
+
+    def _snapshot(self, relevant: Days) -> tuple[Latest, Versions]:
+        """The latest builds and the versions to read: no commit came between the two, so the fingerprints are of these rows."""
+        table, lake = self.table, self.workspace.lake
+        versions, before = versions_of_inputs(table, lake), None
+        while versions != before:
+            before, builds = versions, latest(lake.ledger, relevant)
+            versions = versions_of_inputs(table, lake)
+        of_others = rewritten_partitions(lake.root, builds.accepted, {table.name: None, **versions})
+        return replace(builds, rewritten=of_others), versions
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
         """The accepted builds of days that need no computing, with everything recorded of them, to be reported again."""

@@ -5,6 +5,7 @@ A Table is a value and knows no Spark session, no path and no Dagster: `step` co
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,11 @@ class Table:
     def source(self) -> Source | None:
         return next((read for read in self.reads.values() if not isinstance(read, Window | SliceDays)), None)
 
+    @cached_property
+    def rules_version(self) -> str:
+        """A hash of what the rules promise and how they judge; days accepted under other ones can be audited again."""
+        return hashlib.sha256("\n".join(rule.signature() for rule in self.rules).encode()).hexdigest()[:12]
+
     @property
     def counts_keys(self) -> bool:
         """Whether a rule looks at keys that stand more than once."""
@@ -74,9 +80,10 @@ class Table:
     def needs_itself(self) -> bool:
         return any(isinstance(read, Window) and read.table is None for read in self.reads.values())
 
-    def reads_by_day(self, other: Table) -> bool:
-        """Whether a day depends only on the rows of `other` about that day, and not on the whole days they arrived on."""
-        return other.partition_by != self.partition_by and other.fingerprint_by == self.partition_by
+    def reads_by_day(self, other: Table, window: Window) -> bool:
+        """Whether a day reads only the rows of `other` about that day, and not the whole days they arrived on."""
+        by_day = other.partition_by != self.partition_by and other.fingerprint_by == self.partition_by
+        return by_day and not window.whole_days
 
 
 def table(
@@ -102,7 +109,7 @@ def table(
     reads           what each argument of the function is: `window`, `same_day`, `itself`, `SliceDays()` or a source
     rules           what a day must hold to be committed (`backfill_assets.rules`)
     key             the columns that are unique within a day; `unique_key()` and the write mode `merge` need them
-    fingerprint_by  another DATE column: a table partitioned by that one then depends on its own days' rows only
+    fingerprint_by  another DATE column: a table partitioned by that one then reads its own days' rows only
     measures        figures by name, each an SQL expression summed over a day's rows; rules and Dagster show them
     samples         lists by name, each an SQL expression of an array per row; up to 20 values of a day are kept
     compared_with   tables whose row count on the same day a rule looks at, such as `rejected_at_most`
@@ -167,7 +174,7 @@ def _version_of(table: Table) -> str:
     """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows."""
     source, compute = table.source(), table.compute
     windows = {
-        name: (read.table.name if read.table else "itself", read.first, read.last)
+        name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
         for name, read in table.reads.items()
         if isinstance(read, Window)
     }

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class Window:
     """The days S+first .. S+last of an input, for each day S; S is computed only once those up to S+wait_for are built.
 
-    `table` None is the table itself; then `last` is negative. Days outside the calendar are never waited for.
+    `table` None is the table itself; then `last` is negative. Days outside the calendar are never waited for. `whole_days`:
+    all rows of these days, also where the input says which day each row is about.
     """
 
     table: Table | None
     first: int = 0
     last: int = 0
     wait_for: int = 0
+    whole_days: bool = False
 
     def days(self, day: date) -> list[date]:
         """The days of the input that `day` may read."""
@@ -49,16 +51,18 @@ class SliceDays:
 Read = Window | SliceDays | Source
 
 
-def window(table: Table, *, first: int, last: int, wait_for: int | None = None) -> Window:
+def window(table: Table, *, first: int, last: int, wait_for: int | None = None, whole_days: bool = False) -> Window:
     """Read the days S+first .. S+last of `table` for each day S, for example `first=-6, last=0` for a week that ends on S.
 
     S waits until the days up to S+wait_for are built, all of them if it is not given; a later one that is built afterwards
     makes S outdated. The function gets the days of all S of a run together, so it must not count on seeing only one window.
+    Of a `table` whose `fingerprint_by` is the reading table's day, only the rows about the days computed are read, and only
+    they make S outdated; with `whole_days` every row of the window is read and counts.
     Raises ValueError if `first` is after `last`.
     """
     if first > last:
         raise ValueError(f"a window from S{first:+d} to S{last:+d} is empty")
-    return Window(table, first, last, last if wait_for is None else wait_for)
+    return Window(table, first, last, last if wait_for is None else wait_for, whole_days)
 
 
 def same_day(table: Table) -> Window:

@@ -1,0 +1,97 @@
+"""`backfill audit`: the days that are built, judged by today's rules as they stand. The server reads them; no row is written.
+
+The exit code is 0 if every day passed, and 1 if one broke a rule or could not be judged.
+"""
+
+import getpass
+import json
+import time
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any
+
+from httpx import BaseTransport
+from rich.table import Table as Lines
+from tenacity import Retrying, retry_if_result, wait_fixed
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.rendering import terminal
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import FINISHED, Dagster
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.workspace import Workspace, open_workspace
+
+FAILURES_SHOWN = 10
+
+
+def run(
+    text: str,
+    target: str,
+    *,
+    as_json: bool,
+    transport: BaseTransport | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """`transport` replaces the network in tests."""
+    workspace = open_workspace()
+    days = built_days(workspace, text, target)
+    if not days:
+        print(json.dumps({"tables": {}}) if as_json else "None of these days is built. Nothing was audited.")
+        return exit_codes.DONE
+    runs = audited_by(dagster_of(workspace.settings, transport), days, sleep)
+    builds = [b for b in workspace.lake.ledger.builds(days) if b.run in runs]
+    tables = {name: counts(of_table, [b for b in builds if b.table == name]) for name, of_table in days.items()}
+    if as_json:
+        print(json.dumps({"tables": tables}))
+    else:
+        show(tables)
+    return exit_codes.DONE if all(table["passed"] == table["days"] for table in tables.values()) else exit_codes.PARTIAL
+
+
+def built_days(workspace: Workspace, text: str, target: str) -> dict[str, list[date]]:
+    """The days named that have an accepted build, by table. UsageError for unknown tables and days."""
+    named = workspace.calendar.select(text) if text else workspace.calendar.days()
+    tables, accepted = workspace.named(target), latest_builds(workspace).accepted
+    days = {table.name: [day for day in named if (table.name, day) in accepted] for table in tables}
+    return {name: of_table for name, of_table in days.items() if of_table}
+
+
+def audited_by(dagster: Dagster, days: Mapping[str, list[date]], sleep: Callable[[float], None]) -> set[str]:
+    """Have these days audited, and wait until it is done; the ids of the runs that did it."""
+    options, who = {"audit_only": True}, {tags.WHO: getpass.getuser()}
+    backfill_id = dagster.launch(days, options=options, tags=who, title="audit of the days as they stand")
+
+    def is_running() -> bool:
+        return next(each["status"] for each in dagster.backfills() if each["id"] == backfill_id) not in FINISHED
+
+    Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
+    return {run["runId"] for run in dagster.runs(backfill_id)}
+
+
+def counts(days: list[date], builds: list[Build]) -> dict[str, Any]:
+    """How many days of a table passed and failed, how many were not judged, and why the failed ones did."""
+    failed = {str(build.day): build.message for build in builds if not build.succeeded}
+    passed = {build.day for build in builds if build.succeeded}
+    return {
+        "days": len(days),
+        "passed": len(passed),
+        "failed": failed,
+        "not judged": len(set(days)) - len(passed) - len(failed),
+    }
+
+
+def show(tables: Mapping[str, Mapping[str, Any]]) -> None:
+    console, lines = terminal(), Lines("table", "days", "passed", "failed", "not judged")
+    for name, table in tables.items():
+        lines.add_row(name, *[str(n) for n in (table["days"], table["passed"], len(table["failed"]), table["not judged"])])
+    console.print(lines)
+    messages = [f"{name} {day}: {why}" for name, table in tables.items() for day, why in table["failed"].items()]
+    for message in messages[:FAILURES_SHOWN]:
+        console.print(f"  failed: {message}")
+    if len(messages) > FAILURES_SHOWN:
+        console.print(f"  and {len(messages) - FAILURES_SHOWN} more: `backfill log`")
+    if any(table["not judged"] for table in tables.values()):
+        console.print("Days that were not judged are named by `backfill status`, or their runs ended before: see the UI.")
+    console.print("No row was changed. Days that failed stay as they were accepted; rebuild them, or change the rule.")

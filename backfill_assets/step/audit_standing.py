@@ -1,0 +1,79 @@
+"""Judging days as they stand by today's rules: nothing is computed from inputs, and no row is written."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+
+from pyspark.sql import SparkSession
+
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import Days
+from backfill_assets.lake.reading import schema_of
+from backfill_assets.lake.record import SCHEMA, Build
+from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.lake.slice import Slice
+from backfill_assets.quality.profile import schema_mismatches
+from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.step.audit import Audited, audit
+from backfill_assets.step.judge import verdicts_of
+from backfill_assets.step.request import StepRequest, StepResult
+from backfill_assets.step.rows import Computed
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+
+def audit_standing(
+    table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace, spark: Callable[[], SparkSession]
+) -> StepResult:
+    """Judge the rows that `days` hold, and record it: unchanged where they pass, failed where they break a rule.
+
+    Blocked are days without an accepted build, and days that somebody else wrote to since. A failed day keeps its rows.
+    """
+    lake, version = workspace.lake, workspace.lake.version(table.name)
+    accepted = latest(lake.ledger, _relevant(table, days), SCHEMA.names).accepted
+    built = {day: accepted[table.name, day] for day in days if (table.name, day) in accepted}
+    lost = rewritten(lake.path(table.name), built.values(), version)
+    blocked = {day: "it was never built" for day in days if day not in built} | lost
+    standing = sorted(built.keys() - lost.keys())
+    if not standing:
+        return StepResult(table, (), (), blocked)
+    session, path = spark(), lake.path(table.name)
+    rows = lake.reader(Slice(table.name, table.partition_by, tuple(standing), version), table.columns).rows(session)
+    faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
+    audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), standing, accepted)
+    at = lake.ledger.newest([table.name])[table.name].next_time()
+    builds = [replace(_judged(built[day], audited[day], table, request), at=at) for day in standing]
+    lake.ledger.append(builds)
+    return StepResult(table, builds, (), blocked)
+
+
+def built_days(table: Table, workspace: Workspace) -> list[date]:
+    """The days of the calendar that have an accepted build."""
+    accepted = latest(workspace.lake.ledger, {table.name: None}).accepted
+    return workspace.calendar.clip(sorted(day for _, day in accepted))
+
+
+def _relevant(table: Table, days: Sequence[date]) -> Days:
+    """The partitions that rules look at: the days, those before them, and the same days of tables compared with."""
+    before = {day - timedelta(days=n) for day in days for n in range(TRAILING_DAYS + 1)}
+    return {table.name: before, **{other.name: set(days) for other in table.compared_with}}
+
+
+def _judged(build: Build, audited: Audited, table: Table, request: StepRequest) -> Build:
+    """The record of an audit: the accepted build, of the same code and inputs, with today's verdicts."""
+    same = bool(audited.profile.schema_mismatches) or audited.profile.fingerprint == build.fingerprint
+    why = audited.why() if same else f"the rows are not those that were accepted ({build.fingerprint})"
+    return replace(
+        build,
+        outcome="failed" if why else "unchanged",
+        message=why,
+        checks=verdicts_of(audited),
+        rules=table.rules_version,
+        reason=request.reason or "audit of the rows as they stand",
+        seconds=0.0,
+        run=request.run,
+        identity=request.identity,
+        plan=request.plan,
+        who=request.who,
+    )

@@ -1,0 +1,65 @@
+"""Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as they lie there."""
+
+from dataclasses import replace
+
+from deltalake import DeltaTable
+
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.quality.rules import rows_between
+from backfill_assets.step.audit_standing import audit_standing
+from backfill_assets.step.request import StepRequest, StepResult
+from backfill_assets.tables.declaration import Table
+from tests.deliveries import day
+from tests.world import DAILY, FOUR, OUTAGES, World
+
+
+def with_rule(world: World, name: str, at_most: int) -> Table:
+    table = world.table(name)
+    return replace(table, rules=[*table.rules, rows_between(at_most=at_most)])
+
+
+def audited(world: World, table: Table) -> StepResult:
+    return audit_standing(table, FOUR, StepRequest("the audit"), world.workspace, world.spark)
+
+
+def status(world: World, table: Table) -> list[PartitionStatus]:
+    builds = latest_builds(world.workspace)
+    return list(status_of(world.workspace, [table], FOUR, latest=builds).partitions.values())
+
+
+def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_rows(built):
+    table, before = with_rule(built, OUTAGES, at_most=2), (built.versions(), built.files())
+    assert {s.why for s in status(built, table)} == {"accepted under earlier rules: `backfill audit` judges it by today's"}
+    rows = {at: len(built.rows(OUTAGES, [at])) for at in FOUR}
+    result = audited(built, table)
+    assert {b.day: b.message for b in result.failed()} == {
+        at: f"rows_between: {n} rows; at least 0, at most 2 promised" for at, n in rows.items() if n > 2
+    }
+    assert (built.versions(), built.files()) == before
+    for at, known in zip(FOUR, status(built, table), strict=True):
+        why = f"refused by today's: rows_between: {rows[at]} rows" if rows[at] > 2 else ""
+        assert known.state == State.UP_TO_DATE
+        assert why in known.why
+
+
+def test_days_that_pass_are_recorded_with_their_own_code_inputs_and_commit(built):
+    table, before = with_rule(built, OUTAGES, at_most=1000), built.accepted(OUTAGES)
+    result = audited(built, table)
+    assert [b.outcome for b in result.built] == ["unchanged"] * len(FOUR)
+    assert {s.why for s in status(built, table)} == {""}
+    for at, build in built.accepted(OUTAGES).items():
+        same = replace(before[at], outcome="unchanged", run="the audit", identity="the audit", rules=table.rules_version)
+        assert replace(build, checks=(), seconds=0.0, reason="") == replace(
+            same, checks=(), seconds=0.0, reason="", at=build.at
+        )
+        assert "rows_between" in {check["rule"] for check in built.lake.ledger.builds({OUTAGES: [at]})[-1].checks}
+
+
+def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):
+    DeltaTable(built.lake.path(DAILY)).update({"customers": "customers + 1"}, predicate=f"outage_day = '{day(1)}'")
+    later = replace(built, calendar=replace(built.calendar, fixed_last=day(4)))
+    result = audit_standing(built.table(DAILY), [*FOUR, day(4)], StepRequest("r"), later.workspace, built.spark)
+    assert [b.day for b in result.built] == [at for at in FOUR if at != day(1)]
+    assert result.blocked.keys() == {day(1), day(4)}
+    assert "(UPDATE), not by this project" in result.blocked[day(1)]
