@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
-from httpx import BaseTransport
 from rich.table import Table as Lines
 from tenacity import Retrying, retry_if_result, wait_fixed
 
@@ -26,21 +25,13 @@ from backfill_assets.workspace import Workspace, open_workspace
 FAILURES_SHOWN = 10
 
 
-def run(
-    text: str,
-    target: str,
-    *,
-    as_json: bool,
-    transport: BaseTransport | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> int:
-    """`transport` replaces the network in tests."""
+def run(text: str, target: str, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
     workspace = open_workspace()
     days = built_days(workspace, text, target)
     if not days:
         print(json.dumps({"tables": {}}) if as_json else "None of these days is built. Nothing was audited.")
         return exit_codes.DONE
-    runs = audited_by(dagster_of(workspace.settings, transport), days, sleep)
+    runs = audited_by(dagster_of(workspace.settings), days, sleep)
     builds = [b for b in workspace.lake.ledger.builds(days) if b.run in runs]
     tables = {name: counts(of_table, [b for b in builds if b.table == name]) for name, of_table in days.items()}
     if as_json:

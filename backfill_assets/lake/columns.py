@@ -13,6 +13,25 @@ def delta_schema(columns: str) -> Schema:
     return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
 
 
+def undeclared(table: DeltaTable, columns: str) -> list[str]:
+    """The table's columns that `columns` does not have any more."""
+    declared = {field["name"] for field in json.loads(columns)["fields"]}
+    return [field.name for field in table.schema().fields if field.name not in declared]
+
+
+def refuse_other_columns(folder: str, columns: str) -> None:
+    """UsageError if the table's columns are not exactly these: MERGE would leave some out, or fail on them."""
+    stored, declared = DeltaTable(folder).schema().to_json(), json.dumps(_nullable(json.loads(columns)))
+    types = [{f["name"]: _nullable(f["type"]) for f in json.loads(each)["fields"]} for each in (stored, declared)]
+    differing = sorted(name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name))
+    if differing:
+        raise UsageError(
+            f"{folder} does not have the declared columns: {', '.join(differing)}. Nothing can be merged into it. "
+            "Nothing was committed. Rebuild with write_mode overwrite: one day adds columns, and columns that are not "
+            "declared any more go with the last day that was built with them."
+        )
+
+
 def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
     """The table's columns, and after them those that only `columns` has; UsageError where a type is another.
 
@@ -34,8 +53,9 @@ def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
     ]
     if changed:
         raise UsageError(
-            f"The columns of {folder} cannot change their type: {'; '.join(changed)}. Nothing was committed. Declare the types "
-            "as they were, or give the columns other names."
+            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. Rebuild all days that the "
+            "table holds in one run: `backfill run --partitions FIRST..LAST --target TABLE --canary 0 --days-per-run 10000`. "
+            "Or declare the types as they were, or give the columns other names."
         )
     new = [field for field in declared if field["name"] not in types]
     return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()

@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from backfill_assets.lake.columns import delta_schema, merged_schema
+from backfill_assets.lake.columns import delta_schema, merged_schema, undeclared
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.slice import DataFile
+from backfill_assets.lake.table_state import day_files
 
 # Delta forgets commits after 30 days and vacuum drops files after 7. Rollback, releases and the audit trail reach back
 # further: a year, after which a day is rebuilt from raw instead.
@@ -31,7 +32,8 @@ class FileCommit:
     """Files of a table that lie in `folder`, ready to be committed.
 
     They replace whatever the days hold, or, with an `append_as`, are added to it, once for each such name and days. `columns`
-    are those of the DataFrame, as JSON (`rows.schema.json()`). `attempted` are the days of which files may be committed.
+    are those of the DataFrame, as JSON (`rows.schema.json()`); `rebuilt` answers which days have been built with these columns
+    before. `attempted` are the days of which files may be committed.
     """
 
     folder: str
@@ -39,6 +41,7 @@ class FileCommit:
     files: Sequence[DataFile]
     columns: str
     append_as: str = ""
+    rebuilt: Callable[[], Collection[date]] = frozenset
     attempted: set[date] = field(default_factory=set)
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
@@ -53,13 +56,20 @@ class FileCommit:
         table.create_write_transaction(
             [*adds],
             "overwrite",  # of no day, where files are only added: so that a new column comes in the same commit
-            merged_schema(table, self.columns, self.folder),
+            self._schema(table, accepted),
             [self.column],
             [(self.column, "in", replaced)],
             commit_properties=self._properties(days, metadata),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
         return int(table.version()) + 1  # the handle stays at the version where it was opened
+
+    def _schema(self, table: DeltaTable, days: set[date]) -> Schema:
+        """The declared columns, once no file of other ones is left in the table; until then the stored ones and the new."""
+        others = {day for day, _, _ in day_files(table)} - days
+        if not self.append_as and (not others or (undeclared(table, self.columns) and others <= set(self.rebuilt()))):
+            return delta_schema(self.columns)
+        return merged_schema(table, self.columns, self.folder)
 
     def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> int:
         try:

@@ -40,7 +40,7 @@ def days_of_the_night(calendar: Calendar, days_back: int, built: Iterable[date])
 
 
 def days_that_may_change(tables: Iterable[Table], *, late_rows: bool) -> int:
-    """How many days before the newest one a delivery may change: those that wait for it, or with `late_rows` all that read it."""
+    """How many days before the newest a delivery may change: those that wait for it, or with `late_rows` all that read it."""
     windows = [window for table in tables for _, window in table.windows()]
     return max([0, *(window.last if late_rows else window.last_needed for window in windows)])
 

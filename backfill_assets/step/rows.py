@@ -11,9 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from backfill_assets.calendar import consecutive
+from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import NO_DAY, remove, write, write_table
+from backfill_assets.lake.latest import latest
 from backfill_assets.lake.merge import MergeCommit
 from backfill_assets.lake.reading import read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
@@ -72,7 +74,7 @@ def compute_days(
     profiles, files = small or (None, write(new, folder, column))
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     append_as = request.identity if request.write_mode == "append_once" else ""
-    commit = FileCommit(folder, column, files, new.schema.json(), append_as)
+    commit = FileCommit(folder, column, files, new.schema.json(), append_as, lambda: _built_by_this_code(table, workspace))
     try:
         rows = read_files(spark, folder, [file for file in files if file.day != NO_DAY], column, new.schema)
         if without_day:
@@ -82,6 +84,11 @@ def compute_days(
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
+
+
+def _built_by_this_code(table: Table, workspace: Workspace) -> set[date]:
+    accepted = latest(workspace.lake.ledger, {table.name: None}).accepted
+    return {day for (_, day), build in accepted.items() if build.code_version == table.version}
 
 
 def _without_day(column: str, rows: int) -> str:
@@ -119,6 +126,7 @@ def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, Day
 @contextmanager
 def _merged(table: Table, new: DataFrame, days: Sequence[date], workspace: Workspace) -> Iterator[Computed]:
     new, folder, key = new.persist(), workspace.lake.path(table.name), list(table.key)
+    refuse_other_columns(folder, new.schema.json())
     without_day = new.where(f"`{table.partition_by}` IS NULL").count()
     before, keys = _before(table, days, workspace, new.sparkSession), new.select(*key)
     same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])  # as MERGE compares them

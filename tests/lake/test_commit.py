@@ -1,12 +1,14 @@
 """Spark writes files, one act commits them with `deltalake`: whatever reads a table sees the same rows."""
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
@@ -110,6 +112,30 @@ def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given, 
     rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "").rows(given.spark)
     assert ordered(rows.collect()) == [(FIRST, 1, None), (SECOND, 2, "x"), (THIRD, 3, None)]
     assert rows.schema == given.spark.read.format("delta").load(given.folder).schema
+
+
+def test_a_column_that_is_not_declared_any_more_goes_with_the_last_day_that_was_built_with_it(given):
+    given.commit((FIRST, 1, "x"), (SECOND, 2, "y"), days=(FIRST, SECOND), columns="day DATE, n INT, z STRING")
+    given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
+    assert [field.name for field in DeltaTable(given.folder).schema().fields] == ["day", "n", "z"]
+    last = replace(given.files((SECOND, 4), columns="day DATE, n INT"), rebuilt=lambda: {FIRST})
+    commit_and_record(given.root, NAME, lambda: accepted(SECOND), last)
+    assert [field.name for field in DeltaTable(given.folder).schema().fields] == ["day", "n"]
+    assert given.spark.read.format("delta").load(given.folder).columns == ["day", "n"]
+    for version, rows in {0: [(FIRST, 1), (SECOND, 2)], 1: [(FIRST, 3), (SECOND, 2)], 2: [(FIRST, 3), (SECOND, 4)]}.items():
+        for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
+            assert seen(version) == rows, (seen.__name__, version)
+
+
+def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
+    given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
+    with pytest.raises(UsageError, match=r"another type: n is integer, now long.*--days-per-run 10000"):
+        given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
+    assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
+    given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")
+    for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
+        assert seen(1) == [(FIRST, 2**40), (SECOND, 4)], seen.__name__
+        assert seen(0) == [(FIRST, 1), (SECOND, 2)], seen.__name__
 
 
 def test_a_column_that_is_required_may_be_null_in_the_table():

@@ -130,6 +130,29 @@ def test_merge_is_judged_by_what_the_day_would_hold(built):
     assert len(built.rows(OUTAGES, days(1))) == 3
 
 
+def test_merge_takes_null_keys_for_equal_in_the_table_and_in_the_record(world):
+    world.write(day(0), arriving(0, 1))
+    table = replace(world.table(UPDATES), key=("arrival_day", "crew_expected_at"), rules=())
+    world.run(days(0), [REJECTED, RAW])
+    world.run(days(0), table)
+    build = world.run(days(0), table, run="second", write_mode="merge", force=True)[UPDATES].built[0]
+    assert [row["crew_expected_at"] for row in world.rows(UPDATES)] == [None]
+    assert (build.outcome, build.rows) == ("unchanged", 1)
+
+
+def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(built):
+    plain, before = built.table(OUTAGES), built.rows(OUTAGES)
+    table = replace(
+        plain,
+        version="2",
+        columns=f"{plain.columns}, zone STRING",
+        compute=lambda updates: plain.compute(updates).selectExpr("*", "region AS zone"),
+    )
+    with pytest.raises(UsageError, match=r"declared columns: zone.*write_mode overwrite"):
+        built.run(days(1), table, write_mode="merge")
+    assert built.rows(OUTAGES) == before
+
+
 def test_a_table_without_a_key_refuses_to_merge(built):
     with pytest.raises(UsageError) as refused:
         built.run(days(1), [RAW], write_mode="merge", force=True)
