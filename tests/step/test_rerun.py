@@ -131,7 +131,7 @@ def test_merge_is_judged_by_what_the_day_would_hold(built):
 
 
 def test_merge_takes_null_keys_for_equal_in_the_table_and_in_the_record(world):
-    world.write(day(0), arriving(0, 1))
+    world.write(day(0), arriving(0, 1, began=0))
     table = replace(world.table(UPDATES), key=("arrival_day", "crew_expected_at"), rules=())
     world.run(days(0), [REJECTED, RAW])
     world.run(days(0), table)
