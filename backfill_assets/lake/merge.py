@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from threading import Lock
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -14,6 +15,8 @@ from backfill_assets.lake.recovery import version_with
 from backfill_assets.lake.slice import condition
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+# Metadata is a setting of the session: merges of other tables by this process must not come between setting it and the commit.
+ONE_AT_A_TIME = Lock()
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class MergeCommit:
     rows: DataFrame
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
+        with ONE_AT_A_TIME:
+            return self._merge(table, days, metadata)
+
+    def _merge(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
         before = int(DeltaTable(self.folder).version())
         if table is None or table.version() != before:
             raise CommitFailedError("another writer committed to the table")

@@ -168,6 +168,22 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(site):
     assert site.world.lake.ledger.builds() == []
 
 
+def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(site):
+    """What "Execute all" on a table's checks launches: a run of checks, without the asset and without days."""
+    site.run()
+    table = asset_key(site.world.table(OUTAGES))
+    every = {key for key in site.defs.resolve_asset_graph().asset_check_keys if key.asset_key == table}
+    job = site.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(), asset_check_selection=every)
+    run = site.instance.create_run_for_job(job, asset_selection=frozenset(), asset_check_selection=frozenset(every))
+    result = execute_run(InMemoryJob(job), run, site.instance, raise_on_error=False)
+    assert result.success
+    verdicts = checks(result, OUTAGES)
+    assert {at for at, _ in verdicts} == EVERY
+    assert {rule for _, rule in verdicts} == {key.name for key in every}
+    assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
+    assert {b.outcome for b in site.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"unchanged"}
+
+
 def test_options_reach_every_step(site):
     site.run()
     site.run(force=True, reason="again")
