@@ -26,6 +26,7 @@ SYMBOLS = {
     State.FAILED: ("X", "bold red"),
     State.RUNNING: (">", "cyan"),
     State.NOT_DUE: ("-", "dim"),
+    State.BEFORE: ("_", "dim"),
 }
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 

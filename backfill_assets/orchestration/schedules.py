@@ -18,7 +18,7 @@ from dagster import (
 )
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from backfill_assets.calendar import Calendar, between
+from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.tables.declaration import Table
@@ -39,6 +39,12 @@ def days_of_the_night(calendar: Calendar, days_back: int, built: Iterable[date])
     return list(between(first, newest)) if first <= newest else []
 
 
+def _built(table: Table, calendar: Calendar, accepted: Iterable[Partition]) -> set[date]:
+    """The days of a table that need no building: those before its first day, too."""
+    first = table.calendar_of(calendar).first
+    return {day for name, day in accepted if name == table.name} | {day for day in calendar.days() if day < first}
+
+
 def days_that_may_change(tables: Iterable[Table], *, late_rows: bool) -> int:
     """How many days before the newest a delivery may change: those that wait for it, or with `late_rows` all that read it."""
     windows = [window for table in tables for _, window in table.windows()]
@@ -54,7 +60,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
     @schedule(name="nightly", job=job, cron_schedule=workspace.settings.nightly_cron, execution_timezone="UTC")
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         accepted = latest_builds(workspace).accepted
-        built = [{day for table, day in accepted if table == name} for name in workspace.names]
+        built = [_built(table, calendar, accepted) for table in workspace.tables]
         days = days_of_the_night(calendar, days_back, set.intersection(*built) if built else set())
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")

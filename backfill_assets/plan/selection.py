@@ -22,7 +22,8 @@ STATES = {
 # The reason of a partition that is planned only because of its input begins so.
 READS = "reads "
 OUTDATED = STATES["outdated"] | STATES["failed"]
-NOT_NOW = {State.NOT_DUE, State.RUNNING}
+NEVER_PLANNED = {State.NOT_DUE, State.BEFORE}
+NOT_NOW = NEVER_PLANNED | {State.RUNNING}
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     named = [(table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
-    not_due = {p: f"not due yet: {status[p].why}" for p in named if selector.force and status[p].state == State.NOT_DUE}
+    not_due = {p: f"{status[p].state}: {status[p].why}" for p in named if selector.force and status[p].state in NEVER_PLANNED}
     upstream = _upstream(requested, graph, status) if selector.upstream else _compared(requested, graph, status)
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:

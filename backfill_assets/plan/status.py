@@ -31,6 +31,7 @@ class State(StrEnum):
     FAILED = "failed"
     RUNNING = "running"
     NOT_DUE = "not due yet"
+    BEFORE = "before the table's first day"
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ class _TableHistory:
 
     def state(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
         """The state of a day that no run is computing, and why."""
+        if self.table.first_day and day < self.table.first_day:
+            return State.BEFORE, f"its first day is {self.table.first_day}"
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
         if accepted and (happened := self.latest.rewritten.get(partition)):

@@ -101,7 +101,7 @@ def lacking(
 
     missing = []
     for other, window in table.windows():
-        days = [needed for needed in calendar.clip(window.needed(day)) if not is_available(other, needed)]
+        days = [needed for needed in other.calendar_of(calendar).clip(window.needed(day)) if not is_available(other, needed)]
         missing += [f"{other.name} {ranges(days)}"] if days else []
     return ", ".join(missing)
 

@@ -38,4 +38,4 @@ def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar
     """The days of `table` that need one of `partitions`."""
     for other, window in table.windows():
         for day in [day for name, day in partitions if name == other.name]:
-            yield from calendar.clip(days_around(day, -window.last_needed, -window.first))
+            yield from table.calendar_of(calendar).clip(days_around(day, -window.last_needed, -window.first))

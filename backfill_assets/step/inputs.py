@@ -56,7 +56,12 @@ class InputReader:
 
     def __init__(self, table: Table, accepted: AcceptedBuilds, calendar: Calendar) -> None:
         self._reads = [
-            (o.name, calendar.window(w.first, w.last), cache(partial(_build_of, accepted, o.name)), table.reads_by_day(o, w))
+            (
+                o.name,
+                o.calendar_of(calendar).window(w.first, w.last),
+                cache(partial(_build_of, accepted, o.name)),
+                table.reads_by_day(o, w),
+            )
             for o, w in table.windows()
         ]
 

@@ -53,10 +53,12 @@ class Step:
 
         If an input is built again meanwhile, what was computed from it is dropped, and the step starts again.
         """
+        first = self.table.first_day
+        of_table = sorted({day for day in days if first is None or day >= first})  # before, the table has no days
         for _ in range(TRIES - 1):
             with suppress(InputsChanged):
-                return self._run(sorted(set(days)))
-        return self._run(sorted(set(days)))
+                return self._run(of_table)
+        return self._run(of_table)
 
     def _run(self, days: Sequence[date]) -> StepResult:
         table, request, lake = self.table, self.request, self.workspace.lake

@@ -10,9 +10,11 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from typing import Any
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.quality.rules import Rule, types_as_declared
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.code_version import code_version
@@ -38,6 +40,7 @@ class Table:
     samples: Mapping[str, str] = field(default_factory=dict)
     compared_with: Sequence[Table] = ()
     pool: str = "spark"
+    first_day: date | None = None
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.compute(*inputs, **named)
@@ -46,6 +49,10 @@ class Table:
     def promise(self) -> str:
         """The first line of the function's docstring."""
         return (self.compute.__doc__ or "").strip().split("\n")[0]
+
+    def calendar_of(self, calendar: Calendar) -> Calendar:
+        """The days that the table has: those of the calendar from its own first day on."""
+        return replace(calendar, first=max(calendar.first, self.first_day or calendar.first))
 
     def windows(self) -> list[tuple[Table, Window]]:
         """Every table that this one depends on, with the window that it reads; `compared_with` counts as the same day."""
@@ -99,6 +106,7 @@ def table(
     samples: Mapping[str, str] | None = None,
     compared_with: Sequence[Table] = (),
     pool: str = "spark",
+    first_day: date | None = None,
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table: the function below takes one DataFrame per entry of `reads` and returns the table's rows.
@@ -114,6 +122,7 @@ def table(
     samples         lists by name, each an SQL expression of an array per row; up to 20 values of a day are kept
     compared_with   tables whose row count on the same day a rule looks at, such as `rejected_at_most`
     pool            the Dagster pool that limits how many steps run at once: "spark", "ingestion" or "external"
+    first_day       the first day that the table has, where its source began later than the calendar
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
@@ -154,7 +163,7 @@ def table(
             raise ValueError(f"{name}: the function takes {arguments}, but `reads` names {list(reads)}")
         declared = Table(
             name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
-            samples or {}, compared_with, pool,
+            samples or {}, compared_with, pool, first_day,
         )  # fmt: skip
         return declared if version else replace(declared, version=_version_of(declared))
 

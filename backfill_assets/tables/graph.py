@@ -37,7 +37,7 @@ class Graph:
         """The days of a table that need a day of an input, or of the table itself, that is not `available`."""
         days: set[date] = set()
         for other, w in table.windows():
-            days.update(days_around_any(self._days - available[other.name], -w.last_needed, -w.first))
+            days.update(days_around_any(self._days[other.name] - available[other.name], -w.last_needed, -w.first))
         return days
 
     def in_order(self, partitions: Iterable[Partition]) -> list[Partition]:
@@ -52,21 +52,24 @@ class Graph:
         return {table: sorted(days) for table, days in by_table.items()}
 
     @cached_property
-    def _days(self) -> frozenset[date]:
-        return frozenset(self.calendar.days())
+    def _days(self) -> dict[str, frozenset[date]]:
+        return {table.name: frozenset(table.calendar_of(self.calendar).days()) for table in self.tables}
+
+    def _window(self, table: Table, first: int, last: int) -> ClippedWindow:
+        return table.calendar_of(self.calendar).window(first, last)
 
     @cached_property
     def _reads(self) -> dict[str, list[tuple[str, ClippedWindow]]]:
-        return {t.name: [(o.name, self.calendar.window(w.first, w.last)) for o, w in t.windows()] for t in self.tables}
+        return {t.name: [(o.name, self._window(o, w.first, w.last)) for o, w in t.windows()] for t in self.tables}
 
     @cached_property
     def _needs(self) -> dict[str, list[tuple[str, ClippedWindow]]]:
-        return {t.name: [(o.name, self.calendar.window(w.first, w.last_needed)) for o, w in t.windows()] for t in self.tables}
+        return {t.name: [(o.name, self._window(o, w.first, w.last_needed)) for o, w in t.windows()] for t in self.tables}
 
     @cached_property
     def _readers(self) -> dict[str, list[tuple[str, ClippedWindow, int]]]:
         readers: dict[str, list[tuple[str, ClippedWindow, int]]] = {table.name: [] for table in self.tables}
         for table in self.tables:
             for other, w in table.windows():
-                readers[other.name].append((table.name, self.calendar.window(-w.last, -w.first), w.first))
+                readers[other.name].append((table.name, self._window(table, -w.last, -w.first), w.first))
         return readers

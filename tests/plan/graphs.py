@@ -14,7 +14,7 @@ from tests.deliveries import day
 
 LENGTH = 8
 CALENDAR = Calendar(day(0), day(LENGTH - 1))
-STATES = [state for state in State if state not in (State.UP_TO_DATE, State.RUNNING)]
+STATES = [state for state in State if state not in (State.UP_TO_DATE, State.RUNNING, State.BEFORE)]
 
 
 @st.composite
@@ -35,7 +35,8 @@ def graphs(draw) -> Graph:
             back = draw(st.integers(1, 2))
             reads["before"] = Window(None, -back, -back, -back)
         name = f"layer/t{number}"
-        tables.append(Table(name, lambda: None, "day", "day DATE", reads, (), "1"))
+        first_day = draw(st.sampled_from([None, None, day(0), day(2)]))
+        tables.append(Table(name, lambda: None, "day", "day DATE", reads, (), "1", first_day=first_day))
     return Graph(tables, CALENDAR)
 
 
@@ -45,6 +46,9 @@ def known(draw, graph: Graph) -> dict[Partition, PartitionStatus]:
     partitions = {}
     for table in graph.tables:
         for at in CALENDAR.days():
+            if table.first_day and at < table.first_day:
+                partitions[table.name, at] = PartitionStatus(State.BEFORE)
+                continue
             state = draw(st.sampled_from([State.UP_TO_DATE, State.UP_TO_DATE, *STATES]))
             stands = state not in (State.MISSING, State.NOT_DUE) and (state != State.FAILED or draw(st.booleans()))
             undelivered = not stands and draw(st.integers(0, 5)) == 0
@@ -62,7 +66,9 @@ def selectors(draw, graph: Graph) -> Selector:
 
 def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:
     """Whether `partition` reads `other` (or cannot be built without it), by the window's own words."""
-    table = next(t for t in graph.tables if t.name == partition[0])
+    table, other_table = (next(t for t in graph.tables if t.name == name) for name in (partition[0], other[0]))
+    if any(t.first_day and at < t.first_day for t, (_, at) in ((table, partition), (other_table, other))):
+        return False
     for input_table, w in table.windows():
         if input_table.name == other[0]:
             away = (other[1] - partition[1]).days
@@ -73,6 +79,11 @@ def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool 
 
 def every(graph: Graph) -> list[tuple[str, date]]:
     return [(table.name, at) for table in graph.tables for at in CALENDAR.days()]
+
+
+def existing(graph: Graph) -> list[Partition]:
+    """Every partition that is not before its table's first day."""
+    return [(table.name, at) for table in graph.tables for at in table.calendar_of(CALENDAR).days()]
 
 
 def table(name: str, *inputs: Table, first: int = 0, last: int = 0, back: int = 0) -> Table:

@@ -9,6 +9,8 @@ from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph
 from tests.plan.graphs import every, graphs, known, reads, selectors
 
+NEVER = (State.NOT_DUE, State.BEFORE)
+
 
 def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionStatus]) -> tuple[set[Partition], set[Partition]]:
     """The chosen partitions and the asked ones left out, by looking at every pair of partitions until nothing changes."""
@@ -17,7 +19,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     asked = {
         c for c in partitions
         if c[0] in selector.tables and c[1] in selector.days
-        and (status[c].state in kinds or (selector.force and status[c].state not in (State.RUNNING, State.NOT_DUE)))
+        and (status[c].state in kinds or (selector.force and status[c].state not in (State.RUNNING, *NEVER)))
     }  # fmt: skip
     wanted = set(asked)
     while selector.upstream:
@@ -33,12 +35,12 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     blocked = asked - chosen
     named = {c for c in partitions if c[0] in selector.tables and c[1] in selector.days}
     if selector.force:
-        blocked |= {c for c in named if status[c].state == State.NOT_DUE}
+        blocked |= {c for c in named if status[c].state in NEVER}
     within = partitions if selector.downstream else named if "outdated" in selector.only else set()
     while within:
         more = {
             r for r in partitions for c in chosen
-            if r in within and reads(graph, r, c) and status[r].state not in (State.NOT_DUE, State.RUNNING) and r not in chosen
+            if r in within and reads(graph, r, c) and status[r].state not in (State.RUNNING, *NEVER) and r not in chosen
         }  # fmt: skip
         chosen |= more
         if not more:

@@ -114,6 +114,14 @@ def test_days_are_gathered_by_state_in_order():
     assert list(status.of(raw.name)) == list(expected)
 
 
+def test_a_table_has_no_days_before_its_first():
+    late = replace(raw, first_day=day(5))
+    status = status_of(workspace_of([late], CALENDAR), [late], days(4, 5), latest=Latest())
+    assert [(s.state, s.why) for s in status.partitions.values()] == [
+        (State.BEFORE, "its first day is 2019-08-20"), (State.MISSING, "never built"),
+    ]  # fmt: skip
+
+
 marks = st.sampled_from(["p", "q"])
 records = st.fixed_dictionaries(
     {},

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.step.due import Due, days_due
+from backfill_assets.tables.windows import window
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
@@ -135,3 +136,12 @@ def test_a_rule_compares_with_the_same_delivery_only():
         "`backfill run --partitions 2019-08-18 --target raw/a,raw/b`"
     }
     assert sorted_out(compared, [3], built(raw, 3, delivered="lines of 2019-08-18")).compute == days(3)
+
+
+def test_days_before_the_first_day_of_an_input_are_not_waited_for_and_count_for_nothing():
+    late = replace(updates, first_day=day(5))
+    table = replace(outages, reads={"updates": window(late, first=-2, last=0)})
+    due = sorted_out(table, [4, 5, 6], built(late, 5, day_fingerprints={str(day(5)): "p"}))
+    assert due.compute == days(4, 5)
+    assert due.blocked == {day(6): "needs staging/u 2019-08-21, of which there is no accepted build"}
+    assert [due.inputs[day(n)].tables for n in (4, 5)] == [{"staging/u": {}}, {"staging/u": {"2019-08-20": "p"}}]
