@@ -109,6 +109,11 @@ class Settings(BaseSettings):
             raise ValueError(f"BACKFILL_LAST_DAY {self.last_day} is before BACKFILL_FIRST_DAY {self.first_day}")
         if self.spark_master and self.spark_remote:
             raise ValueError("BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one")
+        if ";token=" in (self.spark_remote or "").lower():
+            raise ValueError(
+                "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out, and set "
+                "SPARK_CONNECT_AUTHENTICATE_TOKEN to it"
+            )
         try:
             self.protected()
         except UsageError as error:

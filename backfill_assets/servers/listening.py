@@ -11,43 +11,46 @@ import psutil
 
 from backfill_assets.servers.child import process_tree
 
+# Of a Unix socket's mode: who may write to it can connect.
+MAY_CONNECT = 0o022
+
 
 @dataclass(frozen=True, order=True)
 class Listener:
-    """A server that listens at an IP address and port, or at a Unix socket: its path, and no port."""
+    """A server that listens at an IP address and port, or at a Unix socket: its path, and port 0.
+
+    `open_to_others` if other machines can connect, or, to a Unix socket, other users of this machine.
+    """
 
     server: str
     address: str
-    port: int | None = None
+    port: int
+    open_to_others: bool
 
     def __str__(self) -> str:
         return f"{self.server} at {self.address}" + (f" port {self.port}" if self.port else "")
 
-    @property
-    def open_to_others(self) -> bool:
-        """Whether other machines can connect, or, to a Unix socket, other users of this machine."""
-        if self.port is not None:
-            return not ip_address(self.address.partition("%")[0]).is_loopback
-        path = Path(self.address)
-        return not any(is_private(each) for each in (path, *path.parents))
-
-
-def is_private(path: Path) -> bool:
-    """Whether only its owner (and root) may read, enter or change the file or folder."""
-    return not path.stat().st_mode & 0o077
-
 
 def listeners(servers: Mapping[str, int]) -> list[Listener]:
     """Everything that these processes, ids by the names of servers, and their children listen on."""
-    return sorted({listener for name, pid in servers.items() for listener in _of_process(name, pid)})
+    return sorted({listener for name, pid in servers.items() for listener in _of_server(name, pid)})
 
 
-def _of_process(name: str, pid: int) -> Iterator[Listener]:
-    with suppress(psutil.Error):  # it has ended
+def is_private(path: Path) -> bool:
+    """Whether only its owner (and root) may read, enter or change the file or folder. OSError if there is none."""
+    return not path.stat().st_mode & 0o077
+
+
+def _of_server(name: str, pid: int) -> Iterator[Listener]:
+    with suppress(psutil.Error, OSError):  # it has ended, or removed its socket
         for process in process_tree(pid):
             for connection in process.net_connections("inet"):
                 if connection.status == psutil.CONN_LISTEN:
-                    yield Listener(name, connection.laddr.ip, connection.laddr.port)
+                    # Java listens on an address of IPv4 as `::ffff:127.0.0.1`.
+                    address = connection.laddr.ip.removeprefix("::ffff:")
+                    yield Listener(name, address, connection.laddr.port, not ip_address(address).is_loopback)
             for connection in process.net_connections("unix"):
-                if connection.laddr and connection.type == socket.SOCK_STREAM and Path(connection.laddr).exists():
-                    yield Listener(name, connection.laddr)
+                path = Path(str(connection.laddr))
+                if connection.laddr and connection.type == socket.SOCK_STREAM and path.is_socket():
+                    private = any(is_private(folder) for folder in path.parents)
+                    yield Listener(name, str(path), 0, bool(path.stat().st_mode & MAY_CONNECT) and not private)
