@@ -19,28 +19,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
+from backfill_assets.setting_examples import EXAMPLES
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
-
-EXAMPLES = {
-    "project": "my_module",
-    "home": "/data/backfill",
-    "lake": "/data/lake or s3a://bucket/lake",
-    "landing": "/data/landing",
-    "first_day": "2019-08-15",
-    "last_day": "2019-10-13",
-    "days_per_run": "100",
-    "spark_master": "local[*] or spark://host:7077",
-    "spark_remote": "sc://host:15002",
-    "spark_conf": '{"spark.executor.memory": "4g"}',
-    "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
-    "dagster_url": "http://127.0.0.1:3000",
-    "nightly_cron": "30 1 * * *",
-    "protected_days": "2019-01-01..2019-06-30,2019-12-31",
-    "ask_above_days": "100",
-    "price_per_hour": "0.35",
-}
+# The mode of a home: what lies in it, logs and tables too, only its owner can read. A folder that is there keeps its own.
+PRIVATE = 0o700
+Host = Annotated[str, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?$")]
 
 
 class Settings(BaseSettings):
@@ -62,6 +47,8 @@ class Settings(BaseSettings):
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     # Not given: the servers that `backfill up` runs on the home, and no others, which may be of another lake.
     dagster_url: str | None = Field(default=None, pattern=r"^https?://.+")
+    # Of proxies and tunnels before the webserver of `backfill up`; it answers to no other names than these and its own.
+    allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
     nightly_cron: str = "30 1 * * *"
     # Rows that arrive after the watermark make days of the horizon outdated; else somebody has to plan them.
@@ -74,10 +61,10 @@ class Settings(BaseSettings):
     # What an hour of this machine or cluster costs, in whatever money; a plan then says what it will cost.
     price_per_hour: float | None = Field(default=None, ge=0)
 
-    @field_validator("spark_jars", mode="before")
+    @field_validator("spark_jars", "allowed_hosts", mode="before")
     @classmethod
-    def _jars(cls, value: Any) -> Any:
-        return tuple(Path(part.strip()) for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    def _split(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("nightly_cron")
     @classmethod
@@ -124,6 +111,11 @@ class Settings(BaseSettings):
             raise ValueError(f"BACKFILL_LAST_DAY {self.last_day} is before BACKFILL_FIRST_DAY {self.first_day}")
         if self.spark_master and self.spark_remote:
             raise ValueError("BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one")
+        if ";token=" in (self.spark_remote or "").lower():
+            raise ValueError(
+                "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out, and set "
+                "SPARK_CONNECT_AUTHENTICATE_TOKEN to it"
+            )
         try:
             self.protected()
         except UsageError as error:
@@ -167,7 +159,7 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
 
 def remember(settings: Settings, **values: Any) -> None:
     """Keep `values` in the home, for every command that works on it without other settings in its environment."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
     lines = [f"BACKFILL_{name.upper()}={value}\n" for name, value in values.items()]
     (settings.home / REMEMBERED).write_text("".join(lines))
 

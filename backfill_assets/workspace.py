@@ -6,6 +6,7 @@ side by side in one process.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.lake.store import Lake
 from backfill_assets.project import Project, load
 from backfill_assets.pyproject import project_at
-from backfill_assets.settings import Settings, read_settings
+from backfill_assets.settings import PRIVATE, Settings, read_settings
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -70,11 +71,14 @@ class Workspace:
 
 
 def open_workspace(start: Path | None = None, **given: Any) -> Workspace:
-    """The workspace of a command typed in the folder `start` (the working directory, if None).
+    """The workspace of a command typed in the folder `start` (the working directory, if None); its home is made, if it can be.
 
     `given` settings come before those of the environment. Raises SettingsError for settings that are not allowed and for a
     project that cannot be imported.
     """
     start = start or Path.cwd()
     settings = read_settings(start, **given)
-    return Workspace.of(load(settings.project, project_at(start)[0]), settings)
+    workspace = Workspace.of(load(settings.project, project_at(start)[0]), settings)
+    with suppress(OSError):  # who writes into it says what is wrong
+        settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
+    return workspace

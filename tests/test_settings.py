@@ -1,7 +1,8 @@
 import pytest
 
 from backfill_assets.errors import SettingsError
-from backfill_assets.settings import EXAMPLES, Settings, read_settings
+from backfill_assets.setting_examples import EXAMPLES
+from backfill_assets.settings import Settings, read_settings
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,12 @@ from backfill_assets.settings import EXAMPLES, Settings, read_settings
             "BACKFILL_SPARK_REMOTE='host:15002' is not allowed: String should match pattern '^sc://.+', for example "
             "sc://host:15002. Nothing was started.",
             id="a server without its scheme",
+        ),
+        pytest.param(
+            {"spark_remote": "sc://host:15002/;use_ssl=true;token=secret"},
+            "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out, and set "
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN to it. Nothing was started.",
+            id="a token where it would be shown",
         ),
         pytest.param(
             {"spark_jars": "/nowhere/delta.jar"},
@@ -65,6 +72,7 @@ def test_a_lake_may_be_an_object_store():
         pytest.param({"spark_jars": "/none.jar"}, "BACKFILL_SPARK_JARS='/none.jar'", id="the jars"),
         pytest.param({"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF='memory=4g'", id="Spark's configuration"),
         pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL='dagster:3000'", id="the webserver"),
+        pytest.param({"allowed_hosts": "http://proxy/"}, "BACKFILL_ALLOWED_HOSTS='http://proxy/'", id="a host with its scheme"),
         pytest.param({"nightly_cron": "at night"}, "BACKFILL_NIGHTLY_CRON='at night'", id="the hour of the nightly run"),
     ],
 )
@@ -74,6 +82,11 @@ def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
     (name,) = given
     assert str(refused.value).startswith(f"{named} is not allowed: ")
     assert f", for example {EXAMPLES[name]}. Nothing was started." in str(refused.value)
+
+
+def test_hosts_are_named_with_or_without_a_port():
+    named = "dagster.example.com, 10.0.0.5:8080, [fd00::1]:80"
+    assert read_settings(allowed_hosts=named).allowed_hosts == ("dagster.example.com", "10.0.0.5:8080", "[fd00::1]:80")
 
 
 def test_every_setting_has_an_example():

@@ -3,19 +3,18 @@
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urlsplit
 
 import psutil
 
-from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.cli.doctor_servers import listening, servers
+from backfill_assets.cli.finding import Finding, Level
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import version_of
 from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
-from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
-from backfill_assets.servers.home import servers_record
+from backfill_assets.servers.home import dagster_home
+from backfill_assets.servers.listening import is_private
 from backfill_assets.settings import REMEMBERED, Settings, read_settings
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -24,17 +23,6 @@ GIB = 2**30
 DISK_NEEDED, DISK_RECOMMENDED = 1 * GIB, 5 * GIB
 # The engine's heap of 4 GiB, plus Dagster's processes.
 MEMORY_RECOMMENDED = 7 * GIB
-
-
-@dataclass(frozen=True)
-class Finding:
-    level: Literal["ok", "warn", "FAIL"]
-    what: str
-    message: str
-    remedy: str = ""
-
-    def line(self) -> str:
-        return f"{self.level:<5} {self.what:<9} {self.message}" + (f" Remedy: {self.remedy}" if self.remedy else "")
 
 
 def run(*, as_json: bool = False) -> int:
@@ -57,6 +45,7 @@ def findings() -> Iterator[Finding]:
         return
     settings = workspace.settings
     yield Finding("ok", "settings", f"project {settings.project}, home {settings.home}")
+    yield home(settings)
     yield calendar(workspace)
     yield java(settings)
     yield jars(settings)
@@ -65,6 +54,18 @@ def findings() -> Iterator[Finding]:
     yield lake(settings)
     yield landing(settings)
     yield from servers(settings)
+    yield from listening(settings)
+
+
+def home(settings: Settings) -> Finding:
+    """Who may read the home, and Dagster's folder where that is elsewhere. A lake or landing area elsewhere is its owner's."""
+    folders = {folder for folder in (settings.home, dagster_home(settings)) if folder.exists()}
+    outside = {folder for folder in folders if folder == settings.home or settings.home not in folder.parents}
+    readable = sorted(str(folder) for folder in outside if not is_private(folder))
+    if readable:
+        message = f"{' and '.join(readable)} can be read by other users of this machine, with logs, records and tables"
+        return Finding("warn", "home", message, f"chmod 700 {' '.join(readable)}")
+    return Finding("ok", "home", f"{settings.home} can be read by its owner only")
 
 
 def calendar(workspace: Workspace) -> Finding:
@@ -109,7 +110,7 @@ def jars(settings: Settings) -> Finding:
 def disk(settings: Settings) -> Finding:
     existing = next(folder for folder in [settings.home, *settings.home.parents] if folder.exists())
     free = psutil.disk_usage(str(existing)).free
-    level: Literal["ok", "warn", "FAIL"] = "ok" if free >= DISK_RECOMMENDED else "warn" if free >= DISK_NEEDED else "FAIL"
+    level: Level = "ok" if free >= DISK_RECOMMENDED else "warn" if free >= DISK_NEEDED else "FAIL"
     remedy = "" if level == "ok" else "make room, or set BACKFILL_HOME to a larger disk"
     return Finding(level, "disk", f"{free / GIB:.1f} GiB free at {existing}", remedy)
 
@@ -139,28 +140,3 @@ def landing(settings: Settings) -> Finding:
     if settings.landing.is_dir() and any(settings.landing.iterdir()):
         return Finding("ok", "landing", str(settings.landing))
     return Finding("warn", "landing", f"{settings.landing} is empty", "set BACKFILL_LANDING, or type `backfill demo`")
-
-
-def servers(settings: Settings) -> Iterator[Finding]:
-    """The servers that run on this home; if none do, whether their port is free."""
-    record = servers_record(settings.home)
-    dagster = Dagster(settings.dagster_url or (record.url if record else f"http://127.0.0.1:{USUAL_PORT}"), timeout=5.0)
-    if not record and not settings.dagster_url and dagster.answers():
-        remedy = f"backfill up --port {free_port()}"
-        yield Finding("ok", "servers", f"none run on this home; those at port {USUAL_PORT} are not asked", remedy)
-        return
-    port = urlsplit(dagster.url).port or 80
-    if not dagster.answers():
-        if is_taken(port):
-            yield Finding("warn", "port", f"{port} is used by another process", f"backfill up --port {free_port()}")
-        else:
-            yield Finding("ok", "servers", f"none run; port {port} is free for `backfill up`")
-        return
-    yield Finding("ok", "webserver", dagster.url)
-    for daemon, healthy in dagster.daemons().items():
-        remedy = "" if healthy else f"see {settings.home / 'logs' / 'daemon.log'}, then start again with `backfill up`"
-        yield Finding("ok" if healthy else "FAIL", "daemon", daemon.lower(), remedy)
-    if record and record.engine_port:
-        listens = is_taken(record.engine_port)
-        remedy = "" if listens else f"it is being restarted; if not, see {settings.home / 'logs' / 'engine.log'}"
-        yield Finding("ok" if listens else "FAIL", "engine", f"port {record.engine_port}", remedy)

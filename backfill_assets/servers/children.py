@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from backfill_assets.lake.engine import Engine, engine_command, spark_home
+from backfill_assets.lake.engine import LOOPBACK, TOKEN_VARIABLE, Engine, engine_command, spark_home
 from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE, environment
 from backfill_assets.settings import Settings
@@ -12,6 +12,9 @@ from backfill_assets.settings import Settings
 RUN_STARTER = Path(__file__).parent.parent / "orchestration" / "run_starter.py"
 # These load the code location once, as they start: the code server must answer before.
 READ_CODE = ("webserver", "daemon")
+ORCHESTRATION = "backfill_assets.orchestration"
+# The engine, and what starts runs: the code server does so while the run starter is restarted. No other server gets the token.
+USE_ENGINE = ("engine", "run-starter", "code-server")
 
 
 def children_of(settings: Settings, port: int, engine: Engine | None, sockets: Path) -> dict[str, Child]:
@@ -26,20 +29,21 @@ def children_of(settings: Settings, port: int, engine: Engine | None, sockets: P
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": {"socket": str(socket), "location_name": location}}]}))
     modules = {
         "code-server": ["dagster", "code-server", "start", "-s", str(socket), "-m", location, "--location-name", location],
-        "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
-        "daemon": ["backfill_assets.orchestration.daemon", "run", "-w", str(workspace)],
+        "webserver": [f"{ORCHESTRATION}.webserver", "-h", LOOPBACK, "-p", str(port), "-w", str(workspace)],
+        "daemon": [f"{ORCHESTRATION}.daemon", "run", "-w", str(workspace)],
     }
     commands = {name: [sys.executable, "-m", *module] for name, module in modules.items()}
     # By its path, so that it does not import this package, which each run imports as it is on disk.
     commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
     if engine:
         commands["engine"] = engine_command(settings, engine, settings.home / "engine")
+    others = {name: value for name, value in env.items() if name != TOKEN_VARIABLE}
     # The engine writes its scratch files into its working directory.
     return {
         name: Child(
             name,
             command,
-            env,
+            env if name in USE_ENGINE else others,
             settings.home / "logs" / f"{name}.log",
             settings.home / "engine" if name == "engine" else Path.cwd(),
         )

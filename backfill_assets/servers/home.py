@@ -18,7 +18,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.pyproject import project_at
 from backfill_assets.servers.child import process_tree, wait_or_kill
-from backfill_assets.settings import Settings
+from backfill_assets.settings import PRIVATE, Settings
 
 # The socket of the run starter (orchestration/run_starter.py); not set where `backfill up` did not start the servers.
 RUN_STARTER_VARIABLE = "BACKFILL_RUN_STARTER"
@@ -35,7 +35,7 @@ def dagster_home(settings: Settings) -> Path:
 def prepare(settings: Settings) -> Path:
     """Create Dagster's folder with this package's dagster.yaml, unless that was edited or is in a folder of the user's own."""
     home = dagster_home(settings)
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(PRIVATE, parents=True, exist_ok=True)
     target, written = home / "dagster.yaml", home / ".dagster_yaml_written"
     ours = target.read_bytes() == written.read_bytes() if written.exists() else home == settings.dagster_home
     if not target.exists() or ours:
@@ -108,7 +108,7 @@ def servers_record(home: Path) -> ServersRecord | None:
 def only_servers(settings: Settings) -> Iterator[None]:
     """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder left behind are stopped."""
     home = settings.home
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(PRIVATE, parents=True, exist_ok=True)
     lock = FileLock(home / "servers.lock")
     try:
         lock.acquire(timeout=0)

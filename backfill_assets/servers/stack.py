@@ -87,7 +87,7 @@ class Servers:
 
     def _warm(self) -> None:
         """Run a first query on the engine, which also shows that its clients have its token."""
-        client, log = self.children["webserver"], self.settings.home / "logs" / "warm.log"
+        client, log = self.children["run-starter"], self.settings.home / "logs" / "warm.log"
         command = [sys.executable, "-m", "backfill_assets.lake.warm"]
         with log.open("wb") as out:
             done = subprocess.run(command, env=dict(client.environment), cwd=client.folder, stdout=out, stderr=out, check=False)

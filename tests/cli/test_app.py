@@ -92,8 +92,22 @@ def test_the_doctor_names_a_wrong_setting_and_fails(tmp_path):
 def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path):
     done = backfill("doctor", home=tmp_path, BACKFILL_DAGSTER_URL="http://127.0.0.1:9")
     levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
-    assert list(levels) == ["settings", "calendar", "java", "jars", "disk", "memory", "lake", "landing", "servers"]
+    assert list(levels) == ["settings", "home", "calendar", "java", "jars", "disk", "memory", "lake", "landing", "servers"]
     assert (done.returncode, levels["lake"], levels["landing"], levels["servers"]) == (0, "ok", "warn", "ok")
+
+
+def test_the_doctor_names_a_home_that_others_can_read_with_the_remedy(tmp_path):
+    (tmp_path / "home").mkdir(mode=0o755)
+    done = backfill("doctor", home=tmp_path / "home")
+    (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "home"]
+    assert line == (
+        f"warn  home      {tmp_path}/home can be read by other users of this machine, with logs, records and tables "
+        f"Remedy: chmod 700 {tmp_path}/home"
+    )
+    (tmp_path / "home").chmod(0o700)
+    assert (
+        f"ok    home      {tmp_path}/home can be read by its owner only\n" in backfill("doctor", home=tmp_path / "home").stdout
+    )
 
 
 def test_the_doctor_prints_json_as_well(tmp_path):

@@ -3,22 +3,28 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from backfill_assets.lake.engine import TOKEN_VARIABLE
+from backfill_assets.servers.home import servers_record
 from tests.journeys.servers import environment
-from tests.journeys.station import FIRST, TIMEOUT_S
+from tests.journeys.station import FIRST, TIMEOUT_S, eventually
 from tests.suite import made_once
 from tests.world import NAMES
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What `backfill demo` left in its home, printed, and ended with."""
+    """What `backfill demo` left in its home, printed, and ended with, and the token of the engine it used."""
 
     home: Path
     code: int
     printed: str
+    token: str
 
     def outcome(self) -> dict[str, tuple[str, ...]]:
         """Of each table in the printed outcome: days, changed, unchanged, up to date, failed, blocked, not run, rows."""
@@ -29,14 +35,24 @@ class Demo:
 def demo(home: Path, *, own_engine: bool = True) -> Demo:
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
     env = {name: value for name, value in environment(home, FIRST, own_engine=own_engine).items() if name not in calendar}
-    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"]
+    command, token = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"], ""
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
+            eventually(lambda: process.poll() is not None or token_of(home), what="the engine started")
+            token = token_of(home)
             printed, _ = process.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        except (AssertionError, subprocess.TimeoutExpired):
             process.terminate()  # it ends its servers itself: killed, it would leave them at work
             printed, _ = process.communicate()
-    return Demo(home, process.returncode, printed)
+    return Demo(home, process.returncode, printed, token)
+
+
+def token_of(home: Path) -> str:
+    """The token in the environment of the processes that start runs on this home; empty as long as there are none."""
+    record = servers_record(home)
+    with suppress(psutil.Error):
+        return psutil.Process(record.children["run-starter"]).environ().get(TOKEN_VARIABLE, "") if record else ""
+    return ""
 
 
 def demo_once() -> Demo:
@@ -44,7 +60,7 @@ def demo_once() -> Demo:
 
     def give(folder: Path) -> None:
         first = demo(folder / "home")
-        (folder / "demo.json").write_text(json.dumps([first.code, first.printed]))
+        (folder / "demo.json").write_text(json.dumps([first.code, first.printed, first.token]))
 
     folder = made_once("demo", give)
     return Demo(folder / "home", *json.loads((folder / "demo.json").read_text()))

@@ -1,5 +1,7 @@
 """The README's first command, as a new user gives it: once, and once more."""
 
+import stat
+
 import pytest
 
 from backfill_assets.servers.home import servers_record
@@ -18,6 +20,19 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     assert {name: row[:4] for name, row in outcome.items()} == dict.fromkeys(NAMES, ("60", "60", "0", "0"))
     assert {name: outcome[name][7] for name in ROWS_OF_SIXTY_DAYS} == {n: f"{rows:,}" for n, rows in ROWS_OF_SIXTY_DAYS.items()}
     assert servers_record(first.home) is None
+
+
+def test_the_engines_token_is_in_nothing_that_a_demo_printed_or_wrote(first):
+    files = [path for path in first.home.rglob("*") if path.is_file()]
+    kinds = {"run-starter.log", "engine.properties", "servers.lock", "runs.db", "dagster.yaml", "settings.env"}
+    assert kinds <= {path.name for path in files}
+    assert len(first.token) > 30
+    assert [path for path in files if first.token.encode() in path.read_bytes()] == []
+    assert first.token not in first.printed
+
+
+def test_what_a_demo_wrote_can_be_read_by_its_owner_only(first):
+    assert stat.S_IMODE(first.home.stat().st_mode) == 0o700
 
 
 def test_a_second_demo_finds_everything_up_to_date(first):

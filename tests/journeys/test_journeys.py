@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 
+import httpx
 import psutil
 import pyarrow as pa
 import pytest
@@ -205,6 +206,24 @@ def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mende
     tags = {tag["key"]: tag["value"] for tag in found["tags"]}
     first, last = tags["dagster/asset_partition_range_start"], tags["dagster/asset_partition_range_end"]
     assert (found["status"], first, last) == ("SUCCESS", str(LAST - timedelta(days=2)), str(LAST))
+
+
+def test_the_webserver_of_backfill_up_answers_no_page_of_another_site_and_to_no_other_name(station: Station):
+    for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
+        refused = httpx.post(f"{station.dagster.url}/graphql", json={"query": questions.DAYS}, headers=headers, trust_env=False)
+        assert (refused.status_code, "BACKFILL_ALLOWED_HOSTS" in refused.text) == (403, True)
+
+
+def test_the_doctor_lists_everything_that_listens_and_only_this_machine_can_connect(station: Station):
+    findings = [each for each in station.asked_json("doctor") if each["what"] == "listens"]
+    assert Counter(each["message"].split()[0] for each in findings) == {
+        "code-server": 2, "engine": 3, "run-starter": 1, "webserver": 1
+    }  # fmt: skip
+    assert {each["level"] for each in findings} == {"ok"}
+    port = station.dagster.url.rpartition(":")[2]
+    assert f"webserver at 127.0.0.1 port {port}, for programs of this machine, and its own web pages; without a login" in [
+        each["message"] for each in findings
+    ]
 
 
 def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(station: Station):

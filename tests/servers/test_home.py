@@ -14,6 +14,7 @@ from backfill_assets.lake.engine import Engine, as_properties, engine_command
 from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.home import ServersRecord, dagster_of, environment, only_servers, prepare, servers_record
 from backfill_assets.settings import read_settings
+from backfill_assets.workspace import open_workspace
 
 # A server that runs until the test stops it; nothing waits for the sleep.
 SLEEPING = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -57,8 +58,10 @@ def test_children_get_every_setting_in_their_environment(settings):
     assert read_settings(**places).lake == settings.lake
 
 
-def test_a_dagster_yaml_that_was_edited_stays(settings):
+def test_dagsters_folder_is_its_owners_only_and_a_dagster_yaml_that_was_edited_stays(tmp_path, settings, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "elsewhere"))
     home = prepare(settings)
+    assert (home, stat.S_IMODE(home.stat().st_mode)) == (tmp_path / "elsewhere", 0o700)
     edited = (home / "dagster.yaml").read_text() + "# ours\n"
     (home / "dagster.yaml").write_text(edited)
     prepare(settings)
@@ -73,6 +76,14 @@ def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
     assert (home / "dagster.yaml").read_text() == (Path(__file__).resolve().parents[2] / "dagster.yaml").read_text()
 
 
+def test_a_home_that_is_made_can_be_read_by_its_owner_only_and_one_that_is_there_stays_as_it_is(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o755)
+    for home in (mine, tmp_path / "home"):
+        open_workspace(home=home, lake="", landing="")
+    assert [stat.S_IMODE(home.stat().st_mode) for home in (mine, tmp_path / "home")] == [0o755, 0o700]
+
+
 def test_the_token_is_on_no_command_line_and_in_no_file(settings):
     engine = Engine(15002)
     command = engine_command(settings, engine, settings.home / "engine")
@@ -80,6 +91,7 @@ def test_the_token_is_on_no_command_line_and_in_no_file(settings):
     assert engine.token not in " ".join(command) + written.read_text() + repr(engine)
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     assert "spark.connect.grpc.binding.address=127.0.0.1\n" in written.read_text()
+    assert "spark.authenticate=true\n" in written.read_text()
 
 
 def test_a_value_with_a_backslash_reaches_spark_whole():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.errors import ServiceUnavailable
-from backfill_assets.lake.engine import Engine
+from backfill_assets.lake.engine import TOKEN_VARIABLE, Engine
 from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
@@ -71,6 +71,16 @@ def test_a_server_that_dies_is_an_error_that_names_its_log(servers, name):
     kill(stack.children[name])
     with pytest.raises(ServiceUnavailable, match=rf"The {name} exited \(code -9\)(.|\n)*{name}.log"):
         stack.check()
+
+
+def test_the_engines_token_is_given_to_the_engine_and_to_what_starts_runs(tmp_path, monkeypatch):
+    settings = read_settings(home=tmp_path, lake="", landing="")
+    monkeypatch.setenv(TOKEN_VARIABLE, "of an engine of the user's own")
+    stack = servers_of(settings, 3111, print, tmp_path)
+    assert stack.engine
+    tokens = {name: child.environment.get(TOKEN_VARIABLE) for name, child in stack.children.items()}
+    own = dict.fromkeys(("engine", "run-starter", "code-server"), stack.engine.token)
+    assert tokens == own | dict.fromkeys(("webserver", "daemon"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""What the servers listen on, as the system tells it of their processes: nothing is left out, and nothing is assumed."""
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+import psutil
+
+from backfill_assets.servers.child import process_tree
+
+# Of a Unix socket's mode: who may write to it can connect.
+MAY_CONNECT = 0o022
+
+
+@dataclass(frozen=True, order=True)
+class Listener:
+    """A server that listens at an IP address and port, or at a Unix socket: its path, and port 0.
+
+    `open_to_others` if other machines can connect, or, to a Unix socket, other users of this machine.
+    """
+
+    server: str
+    address: str
+    port: int
+    open_to_others: bool
+
+    def __str__(self) -> str:
+        return f"{self.server} at {self.address}" + (f" port {self.port}" if self.port else "")
+
+
+def listeners(servers: Mapping[str, int]) -> list[Listener]:
+    """Everything that these processes, ids by the names of servers, and their children listen on."""
+    return sorted({listener for name, pid in servers.items() for listener in _of_server(name, pid)})
+
+
+def is_private(path: Path) -> bool:
+    """Whether only its owner (and root) may read, enter or change the file or folder. OSError if there is none."""
+    return not path.stat().st_mode & 0o077
+
+
+def _of_server(name: str, pid: int) -> Iterator[Listener]:
+    with suppress(psutil.Error, OSError):  # it has ended, or removed its socket
+        for process in process_tree(pid):
+            for connection in process.net_connections("inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    # Java listens on an address of IPv4 as `::ffff:127.0.0.1`.
+                    address = connection.laddr.ip.removeprefix("::ffff:")
+                    yield Listener(name, address, connection.laddr.port, not ip_address(address).is_loopback)
+            for connection in process.net_connections("unix"):
+                path = Path(str(connection.laddr))
+                if connection.laddr and connection.type == socket.SOCK_STREAM and path.is_socket():
+                    private = any(is_private(folder) for folder in path.parents)
+                    yield Listener(name, str(path), 0, bool(path.stat().st_mode & MAY_CONNECT) and not private)

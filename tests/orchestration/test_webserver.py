@@ -1,0 +1,173 @@
+"""Who may ask Dagster's webserver: no web page but its own, and nobody by another name. The real application on a port."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import EmptyWorkspaceTarget
+from dagster_webserver import app
+from httpx import Client, Response
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from uvicorn import Config, Server
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
+
+from backfill_assets.orchestration.webserver import check_requests, has_mutation
+from backfill_assets.servers.child import free_port
+from tests.journeys.station import eventually
+
+# In headers, 3000 stands for the port that the server has.
+OWN, PROXY = "http://127.0.0.1:3000", "dagster.example.com"
+LIMITS = "query { instance { concurrencyLimits { concurrencyKey } } }"
+SET_LIMIT = 'mutation { setConcurrencyLimit(concurrencyKey: "a page", limit: 1) }'
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of Dagster's application, as its command makes it in the webserver's process, on an instance of its own."""
+    folder: Path = tmp_path_factory.mktemp("webserver")
+    with pytest.MonkeyPatch.context() as patch, DagsterInstance.local_temp(str(folder)) as instance:
+        patch.setattr(app, "DagsterWebserver", app.DagsterWebserver)  # restored for later tests
+        patch.setenv("BACKFILL_ALLOWED_HOSTS", f"{PROXY}, localhost:8080")
+        check_requests()
+        with WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context:
+            application = app.create_app_from_workspace_process_context(context)
+            server = Server(Config(application, port=free_port(), log_level="warning"))
+            own = OWN.replace("3000", str(server.config.port))
+            with ThreadPoolExecutor(1) as thread, Client(base_url=own, trust_env=False) as client:
+                ended = thread.submit(server.run)
+                eventually(lambda: server.started or ended.done(), what="the webserver", patience=30)
+                yield client
+                server.should_exit = True
+
+
+def ask(client: Client, query: str, **headers: str) -> Response:
+    sent = {name: value.replace("3000", str(client.base_url.port)) for name, value in headers.items()}
+    return client.post("/graphql", content=json.dumps({"query": query}), headers=JSON | sent)
+
+
+def limits(client: Client) -> list[str]:
+    """The pools that were given a limit."""
+    return [pool["concurrencyKey"] for pool in ask(client, LIMITS).json()["data"]["instance"]["concurrencyLimits"]]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({}, id="a program"),
+        pytest.param({"Origin": OWN}, id="the page of this server"),
+        pytest.param({"Host": "localhost:3000", "Origin": "http://localhost:3000"}, id="by its other name"),
+        pytest.param({"Host": "[::1]:3000"}, id="by its address of IPv6"),
+        pytest.param({"Host": "LocalHost:3000"}, id="in capitals"),
+        pytest.param({"Host": PROXY, "Origin": f"https://{PROXY}"}, id="through a proxy that a setting names"),
+        pytest.param({"Host": "localhost:8080", "Origin": "http://localhost:8080"}, id="through a tunnel that a setting names"),
+        pytest.param({"Content-Type": "application/json; charset=utf-8"}, id="with a charset"),
+    ],
+)
+def test_a_query_is_answered(client, headers):
+    assert ask(client, LIMITS, **headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "sentence"),
+    [
+        pytest.param(
+            {"Origin": "http://evil.example"}, 403,
+            "A web page of http://evil.example sent this request. Nothing was done. If it may start runs, add its host and "
+            "port to BACKFILL_ALLOWED_HOSTS and start `backfill up` again.\n",
+            id="a page of another site",
+        ),
+        pytest.param({"Origin": "null"}, 403, "A web page of null sent this request.", id="a page that hides where it is from"),
+        pytest.param({"Origin": ""}, 403, "A web page of  sent this request.", id="an empty origin"),
+        pytest.param({"Origin": "http://localhost:8000"}, 403, "A web page of http://localhost:8000", id="of another port"),
+        pytest.param({"Origin": f"{OWN}.evil.example"}, 403, "A web page of ", id="whose name begins as this server's"),
+        pytest.param({"Origin": "http://evil.example?localhost:3000"}, 403, "A web page of ", id="whose address ends so"),
+        pytest.param(
+            {"Host": "evil.example:81"}, 403,
+            "This request is addressed to evil.example:81, which is no name of this server. Nothing was done. If "
+            "evil.example:81 is your proxy or tunnel, set BACKFILL_ALLOWED_HOSTS=evil.example:81 and start `backfill up` "
+            "again.\n",
+            id="a name that an attacker lets point here",
+        ),
+        pytest.param({"Host": "evil.example:3000", "Origin": "http://evil.example:3000"}, 403, "This request", id="its page"),
+        pytest.param({"Host": "127.0.0.1"}, 403, "This request is addressed to 127.0.0.1,", id="no port"),
+        pytest.param({"Host": ""}, 403, "This request is addressed to ,", id="no host"),
+        pytest.param({"Host": f"{PROXY}:81"}, 403, "This request", id="another port of the proxy"),
+        pytest.param(
+            {"Content-Type": "text/plain"}, 415,
+            "The content type text/plain is not taken. Nothing was done. Send application/json.\n", id="plain text",
+        ),
+        pytest.param({"Content-Type": "text/plain; application/json"}, 415, "The content type", id="JSON only by a parameter"),
+        pytest.param({"Content-Type": "application/x-www-form-urlencoded"}, 415, "The content type", id="a form"),
+        pytest.param({"Content-Type": "multipart/form-data; boundary=x"}, 415, "The content type", id="a form with files"),
+        pytest.param({"Content-Type": ""}, 415, "The content type", id="an empty type"),
+    ],
+)  # fmt: skip
+def test_a_request_that_another_page_can_send_is_refused_in_a_sentence_and_does_nothing(client, headers, status, sentence):
+    refused = ask(client, SET_LIMIT, **headers)
+    assert (refused.status_code, refused.headers["content-type"]) == (status, "text/plain; charset=utf-8")
+    assert refused.text.startswith(sentence)
+    assert "Nothing was done." in refused.text
+    assert "a page" not in limits(client)
+
+
+@pytest.mark.parametrize("accepts", ["*/*", "text/html"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize("query", [SET_LIMIT, f"query A {{ version }}\n#\n{SET_LIMIT.replace('mutation', 'mutation B')}"])
+def test_a_mutation_in_an_address_is_refused(client, query, method, accepts):
+    asked = {"query": ["{ version }", query], "operationName": "B"}
+    refused = client.request(method, "/graphql", params=asked, headers={"Accept": accepts})
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert refused.text in ("", "A mutation is not taken from an address. Nothing was done. Send it in the body of a POST.\n")
+    assert "a page" not in limits(client)
+
+
+def test_a_query_in_an_address_is_answered_and_one_that_is_no_graphql_gets_dagsters_message(client):
+    assert client.get("/graphql", params={"query": LIMITS}).json()["data"]["instance"]
+    wrong = client.get("/graphql", params={"query": "{ mutation"})
+    assert (wrong.status_code, "Syntax Error" in wrong.text) == (400, True)
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=30), st.sampled_from(["mutation", "query", "subscription"]))
+def test_only_a_document_with_a_mutation_has_one(comment, kind):
+    """Whatever a comment or a string in it says."""
+    line = " ".join(comment.split())
+    document = f"# {line} mutation {{ a }}\n{kind} A {{ mutation: a(text: {json.dumps('mutation { b }')}) }}"
+    assert has_mutation(document) == (kind == "mutation")
+
+
+def test_a_mutation_of_a_program_is_carried_out(client):
+    answer = ask(client, SET_LIMIT.replace("a page", "a program"))
+    assert (answer.status_code, "a program" in limits(client)) == (200, True)
+
+
+def test_a_day_can_be_reported_by_a_program_and_by_no_page_of_another_site(client):
+    report = "/report_asset_materialization/raw/outage_events"
+    assert client.post(report, json={"partition": "2019-08-15"}).status_code == 200
+    assert client.post(report, json={"partition": "2019-08-16"}, headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_subscriptions_are_for_pages_of_this_server(client):
+    own = str(client.base_url)
+    address = f"{own.replace('http', 'ws')}/graphql"
+    connected = partial(connect, address, subprotocols=[Subprotocol("graphql-ws")], proxy=None)
+    with connected(origin=Origin(own)) as socket:
+        socket.send(json.dumps({"type": "connection_init"}))
+        assert json.loads(socket.recv(timeout=30)) == {"type": "connection_ack"}
+    with pytest.raises(InvalidStatus) as refused:
+        connected(origin=Origin("http://evil.example"))
+    body = (refused.value.response.body or b"").decode()
+    assert (refused.value.response.status_code, body[:38]) == (403, "A web page of http://evil.example sent")
+
+
+def test_no_other_page_may_show_this_server_in_a_frame(client):
+    assert client.get("/runs").headers["x-frame-options"] == "DENY"
