@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from backfill_assets.servers.home import servers_record
 from tests.drills import project
 from tests.journeys import questions
 from tests.journeys.servers import Up, environment
-from tests.journeys.station import FIRST, Station, ended, eventually
+from tests.journeys.station import FIRST, Station, eventually
 
 TABLES = ("raw/marks", "staging/marks")
 # How many of the three runs of a plan come to a point: two may be at work, and one of them has the table's lock.
@@ -33,13 +33,12 @@ TIMEOUT_S = 120.0
 
 @dataclass
 class Site:
-    """Servers on a small project of their own. Each plan of three days takes days that no earlier one had."""
+    """Servers on a small project of their own. Each plan takes days that no earlier one had."""
 
     station: Station
     up: Up
     gates: Path
     used: int = 0
-    known: set[int] = field(default_factory=set)
 
     @property
     def children(self) -> dict[str, int]:
@@ -47,10 +46,10 @@ class Site:
         record = servers_record(self.station.home)
         return {name: child.pid for name, child in record.children.items()} if record else {}
 
-    def begin(self, point: str) -> tuple[str, subprocess.Popen[str], list[int]]:
-        """A plan of three runs that are held at a point: its id, its command, and the processes of its runs."""
-        days = [FIRST + timedelta(days=self.used + n) for n in range(3)]
-        self.used += 3
+    def begin(self, point: str, runs: int = 3) -> tuple[str, subprocess.Popen[str], list[int]]:
+        """A plan of a run a day, which are held at a point: its id, its command, and the processes of its runs."""
+        days = [FIRST + timedelta(days=self.used + n) for n in range(runs)]
+        self.used += runs
         self._deliver(days)
         gate = GATE_OF.get(point, point)
         for name in self.gates.glob(f"{gate}*"):
@@ -58,7 +57,7 @@ class Site:
         (self.gates / gate).touch()
         plan = str(self.station.asked_json("plan", "--partitions", f"{days[0]}..{days[-1]}", *FLAGS, "--reason", point)["id"])
         command = self.station.started("run", plan)
-        pids: list[int] = eventually(lambda: self._held(gate, HELD[point]), what=f"runs {point}", patience=TIMEOUT_S)
+        pids: list[int] = eventually(lambda: self._held(gate, min(HELD[point], runs)), what=f"runs {point}", patience=TIMEOUT_S)
         return plan, command, pids
 
     def open_gates(self) -> None:
@@ -148,8 +147,3 @@ def kill(pids: Sequence[int]) -> None:
             processes.append(psutil.Process(pid))
             os.kill(pid, signal.SIGKILL)
     wait_or_kill(processes)
-
-
-def resumed(site: Site, plan: str) -> str:
-    """What `backfill resume` prints, once the plan is done."""
-    return ended(site.station.started("resume", plan), 0)

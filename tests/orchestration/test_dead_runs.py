@@ -1,6 +1,7 @@
-"""The daemon's monitoring finds runs that died before they had started, or while they were being canceled."""
+"""What the daemon's monitoring ends: runs that died, wherever they were, and, as a last resort, those that never end."""
 
 import logging
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,12 +12,19 @@ import pytest
 from dagster import DagsterRunStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._daemon.monitoring import run_monitoring
+from dagster_shared.record import copy
+from dagster_shared.yaml_utils import load_run_config_yaml
 
 from backfill_assets.orchestration.dead_runs import find_dead_runs
+from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.servers.home import DAGSTER_YAML
+from backfill_assets.workspace import open_workspace
 from tests.orchestration.forked_runs import Launches, launches_in
 
-STARTING, CANCELING, FAILURE = DagsterRunStatus.STARTING, DagsterRunStatus.CANCELING, DagsterRunStatus.FAILURE
+STARTING, STARTED = DagsterRunStatus.STARTING, DagsterRunStatus.STARTED
+CANCELING, FAILURE = DagsterRunStatus.CANCELING, DagsterRunStatus.FAILURE
 NO_SUCH_PROCESS = 2**22 + 1
+(RUN_PLAN,) = [job.run_tags for job in plan_jobs(open_workspace()) if job.name == "run_plan"]
 
 
 @pytest.fixture
@@ -60,3 +68,17 @@ def test_a_run_whose_process_is_gone_ends(launches: Launches, status, ends_as):
 def test_a_run_without_a_process_is_dead_if_the_daemon_that_was_launching_it_is(launches: Launches, tags, age, after):
     run_id = launches.record(STARTING, 0, tags)
     assert monitored(launches, run_id, datetime.now(UTC) + timedelta(seconds=age)) == after
+
+
+@pytest.mark.parametrize(
+    ("tags", "after"),
+    [pytest.param({}, FAILURE, id="of a chunk"), pytest.param(RUN_PLAN, STARTED, id="that carries a plan out")],
+)
+def test_a_run_that_works_longer_than_dagster_yaml_allows_is_ended(launches: Launches, tags, after):
+    record = launches.instance.get_run_record_by_id(launches.record(STARTED, 0, tags))
+    assert record
+    monitoring: Any = load_run_config_yaml(DAGSTER_YAML.read_text())["run_monitoring"]
+    limit = float(monitoring["max_runtime_seconds"])
+    long_ago = copy(record, start_time=time.time() - limit - 1)
+    run_monitoring.check_run_timeout(launches.instance, long_ago, logging.getLogger(), limit)
+    assert launches.run(record.dagster_run.run_id).status == after
