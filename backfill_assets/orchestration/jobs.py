@@ -20,6 +20,7 @@ from dagster import (
     job,
     op,
 )
+from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
@@ -104,10 +105,11 @@ def plan_jobs(
     def make_plan_job() -> None:
         plan()
 
-    # dagster.yaml limits runs with this tag: they must leave room for the runs that they wait for.
+    # dagster.yaml limits runs with the first tag: they must leave room for the runs that they wait for, for as long as those
+    # take; by the second, 0, its limit of time does not hold for them.
     @job(
         executor_def=in_process_executor,
-        tags={tags.LAUNCHER: "run_plan"},
+        tags={tags.LAUNCHER: "run_plan", MAX_RUNTIME_SECONDS_TAG: "0"},
         description="Carry out the plan whose id is given, or else a new plan of the other fields.",
     )
     def run_plan() -> None:

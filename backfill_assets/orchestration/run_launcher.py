@@ -9,16 +9,19 @@ import signal
 from pathlib import Path
 
 import psutil
-from dagster import DagsterRun, DefaultRunLauncher
+from dagster import DagsterInstance, DagsterRun, DefaultRunLauncher
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, WorkerStatus
 from dagster._grpc.types import ExecuteRunArgs
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from backfill_assets.dagster_client.tags import PROCESS
 from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
+from backfill_assets.servers.process import ProcessId
 
-# A process id is given again; by its start time a process is known. The system's clock may be set meanwhile.
-SAME_START_S = 2.0
+# A starter that died is back in 5 s; servers that are being stopped, and have none any more, wait 20 s for their daemon.
+STARTER_S = 15.0
+NO_STARTER = (ConnectionRefusedError, FileNotFoundError)
 
 
 class ForkingRunLauncher(DefaultRunLauncher):
@@ -29,14 +32,15 @@ class ForkingRunLauncher(DefaultRunLauncher):
         if not starter or run.job_code_origin is None:
             super().launch_run(context)
             return
-        args = ExecuteRunArgs(run.job_code_origin, run.run_id, self._instance.get_ref(), set_exit_code_on_failure=None)
-        try:
-            with start_run(Path(starter), list(args.get_command_args()[-3:])) as pid:
-                self._instance.add_run_tags(run.run_id, {PROCESS: as_tag(run.run_id, pid)})
-        except (ConnectionRefusedError, FileNotFoundError):  # it is being restarted
-            super().launch_run(context)
-            return
+        again = retry_if_exception_type(NO_STARTER)
+        Retrying(retry=again, stop=stop_after_delay(STARTER_S), wait=wait_fixed(0.2), reraise=True)(
+            self._launch, run, Path(starter)
+        )
         self._run_ids.add(run.run_id)
+
+    def _launch(self, run: DagsterRun, starter: Path) -> None:
+        with start_run(starter, arguments_of(run, self._instance)) as pid:
+            self._instance.add_run_tags(run.run_id, {PROCESS: as_tag(run.run_id, pid)})
 
     def terminate(self, run_id: str) -> bool:
         """Interrupt the run, which then reports itself canceled; a run whose process is gone is reported canceled here."""
@@ -62,9 +66,16 @@ class ForkingRunLauncher(DefaultRunLauncher):
         return CheckRunHealthResult(WorkerStatus.FAILED, f"The process of the run is gone ({run.tags[PROCESS]})")
 
 
+def arguments_of(run: DagsterRun, instance: DagsterInstance) -> list[str]:
+    """The arguments of `dagster` that execute a run."""
+    assert run.job_code_origin, "a run that is launched has the code of its job"
+    args = ExecuteRunArgs(run.job_code_origin, run.run_id, instance.get_ref(), set_exit_code_on_failure=None)
+    return list(args.get_command_args()[-3:])
+
+
 def as_tag(run_id: str, pid: int) -> str:
     """A process as `RUN_ID PID START`, START in seconds since 1970."""
-    return f"{run_id} {pid} {psutil.Process(pid).create_time():.2f}"
+    return f"{run_id} {pid} {ProcessId.of(pid).start:.2f}"
 
 
 def forked(run: DagsterRun) -> bool:
@@ -75,9 +86,4 @@ def forked(run: DagsterRun) -> bool:
 def process_of(run: DagsterRun) -> psutil.Process | None:
     """The process of a forked run; None if it is gone."""
     _, pid, start = run.tags[PROCESS].split(" ")
-    try:
-        process = psutil.Process(int(pid))
-        same = abs(process.create_time() - float(start)) < SAME_START_S
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.NoSuchProcess:
-        return None
+    return ProcessId(int(pid), float(start)).find()

@@ -5,7 +5,8 @@ A run in a new Python spends three seconds of a core on importing Dagster, PySpa
 is imported here: each run imports that code as it is on disk. A library that was upgraded is seen after a restart.
 
 A request on the socket is the arguments of a `dagster` command, as a line of JSON; the answer is the process id. The process
-begins when the client closes the connection. The folder of the socket lets only its owner in.
+begins when the client sends GO, and ends at once if the client is gone: a run whose process nobody has recorded could not be
+seen to have died. The folder of the socket lets only its owner in.
 """
 
 import ctypes
@@ -32,14 +33,16 @@ LIBRARIES = (
 # How soon a process that ended is noticed, and how long a client may take over its request.
 REAP_EVERY_S, REQUEST_S = 0.5, 5.0
 PR_SET_PDEATHSIG = 1  # of prctl(2)
+GO = b"go"
+NOT_BEGUN = "The launcher ended before it had recorded this process."
 
 
 @contextmanager
 def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
     """Have the starter run `dagster` with these arguments; the id of the process, which begins when the block is left.
 
-    Raises ConnectionRefusedError or FileNotFoundError if no starter is there: nothing was started. Any other OSError leaves it
-    unknown whether the command was started.
+    If the block raises, the process ends without having begun. Raises ConnectionRefusedError or FileNotFoundError if no starter
+    is there, and any other OSError if the starter ended meanwhile, which ends the process too.
     """
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(REQUEST_S)
@@ -49,6 +52,7 @@ def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
         if not answer:
             raise ConnectionAbortedError("The run starter closed the connection without an answer.")
         yield int(answer)
+        client.sendall(GO)
 
 
 def main(path: str) -> None:
@@ -86,18 +90,18 @@ def serve(listening: socket.socket) -> Callable[[], None]:
             pid = os.fork()
             if pid == 0:
                 end_with_the_starter()
-                wait_for_end_of(client)
-                return partial(run_dagster, arguments)
+                return partial(run_dagster, arguments) if told_to_begin(client) else partial(sys.exit, NOT_BEGUN)
             running[pid] = arguments
             client.sendall(str(pid).encode())
 
 
-def wait_for_end_of(client: socket.socket) -> None:
-    """Return when the client has closed its end: it has noted by then which process this is."""
+def told_to_begin(client: socket.socket) -> bool:
+    """Wait until the client has recorded which process this is, or is gone."""
     client.settimeout(None)
-    with suppress(OSError):  # a client that was killed; an error must not make this process go on as a second starter
-        while client.recv(1):
-            pass
+    try:
+        return client.recv(len(GO)) == GO
+    except OSError:  # must not make this process go on as a second starter
+        return False
 
 
 def end_with_the_starter() -> None:

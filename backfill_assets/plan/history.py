@@ -1,8 +1,22 @@
 """Which plan is meant, and that no two open ones overlap."""
 
+from datetime import datetime
+
 from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.locks import writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PLANNED, Plans
+
+
+def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
+    """Record that a plan is started; Guarded, and nothing is recorded, if a partition of it is in another open plan.
+
+    Both under a lock of the lake, so that of two plans started at the same moment one is refused. In an object store there is
+    no lock: there both may start, and their runs build the same partitions one after the other.
+    """
+    with writing(plans.root, "_plans"):
+        refuse_overlap(plan, plans)
+        plans.note(plan.id, "started", at, who=who)
 
 
 def refuse_overlap(plan: Plan, plans: Plans) -> None:

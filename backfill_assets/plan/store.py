@@ -10,18 +10,20 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.locks import Locked, file_lock
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.plan.plan import Plan, read
 
+STAMP = "%Y%m%dT%H%M%S%f"
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z]+)-[0-9a-f]+\.json")
 PLANNED, OPEN = "planned", "open"
 
@@ -78,14 +80,21 @@ class Plans:
         return [plan_id for plan_id in self.ids() if self.state(plan_id) == OPEN]
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
-        """Record an event of a plan."""
+        """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.
+
+        The name of its file has the order, its contents have the time.
+        """
         event = Event(at.astimezone(UTC), kind, facts)
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
-        self._write(plan_id, f"{event.at:%Y%m%dT%H%M%S%f}-{kind}-{secrets.token_hex(2)}", contents)
+        order = event.at
+        for file in self._event_files(plan_id)[-1:]:
+            last = datetime.strptime(file.base_name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+            order = max(order, last + timedelta(microseconds=1))
+        self._write(plan_id, f"{order:{STAMP}}-{kind}-{secrets.token_hex(2)}", contents)
         return event
 
     def events(self, plan_id: str, kind: str = "") -> list[Event]:
-        """The events of a plan, or those of one kind, oldest first."""
+        """The events of a plan, or those of one kind, in the order in which they were recorded."""
         return [self._event(file) for file in self._event_files(plan_id) if f"-{kind}" in file.base_name]
 
     def _event_files(self, plan_id: str) -> list[fs.FileInfo]:
@@ -145,6 +154,8 @@ class Plans:
             os.fsync(file.fileno())  # after a power cut, a file that has its name has its contents
         unfinished.replace(Path(paths.plans, target))
 
+    # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
+    @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)
     def _written(self, folder: str) -> list[fs.FileInfo]:
         """The finished files of a folder; none if there is no such folder."""
         files = self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.plan import history
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.text import progress_line
 from backfill_assets.rebuild.run import Rebuild
@@ -12,13 +13,13 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     """Carry a plan out; `follow` consumes its updates, which is what drives it, and returns the last one.
 
     Whatever interrupts it (Ctrl-C, a cancelled run) leaves the plan open: running chunks go on, nothing new is launched.
-    Raises Guarded if another command is carrying it out, ServiceUnavailable if Dagster is gone, UsageError if the very first
-    launch is refused.
+    Raises Guarded if another command is carrying it out or another open plan has a partition of it, ServiceUnavailable if
+    Dagster is gone, UsageError if the very first launch is refused.
     """
     launcher, plan = rebuild.launcher, rebuild.plan
     with launcher.plans.exclusive(plan.id):
         _refuse_without_daemon(rebuild)
-        launcher.plans.note(plan.id, "started", launcher.now(), who=launcher.who)
+        history.start(plan, launcher.plans, launcher.now(), launcher.who)
         try:
             end = follow(rebuild.run())
         except ServiceUnavailable as gone:

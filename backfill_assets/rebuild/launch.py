@@ -87,8 +87,12 @@ class Launcher:
         answered = {backfill["tags"].get(tags.LAUNCH) for backfill in self.backfills()}
         for event in self.plans.events(self.plan.id, REQUESTED):
             if event.facts["launch"] not in answered:
-                self._launched_as(event.facts["launch"], event.at)
+                self._launched_as(event.facts["launch"], min(event.at, self.now()))  # by a clock that may be ahead
         return running_backfills(self.dagster, self.plan)
+
+    def cancellations(self) -> int:
+        """How often this plan was cancelled. Counted, since the clock of the host it was cancelled on may be slow."""
+        return len(self.plans.events(self.plan.id, "cancelled"))
 
     def backfills(self) -> list[dict[str, Any]]:
         """Every backfill of this plan that Dagster knows, newest first."""

@@ -48,6 +48,7 @@ class Rebuild:
 
     def __post_init__(self) -> None:
         self.plan, self.now = self.launcher.plan, self.launcher.now
+        self._cancellations = self.launcher.cancellations()  # of earlier commands
         self._chunks = {chunk.number + 1: chunk for chunk in self.plan.chunks}
         self._has_canary = bool(self.plan.options.canary) and len(self._chunks) > 1
         self._partitions = {number: chunk.partitions() for number, chunk in self._chunks.items()}
@@ -137,7 +138,7 @@ class Rebuild:
         budget = self.plan.options.budget_minutes
         if budget and self.now() - started >= timedelta(minutes=budget) and len(self.over) < len(self._chunks):
             self.stopped = self.stopped or Stop("budget", f"the budget of {budget:g} minutes is spent")
-        if any(event.at >= started for event in self.launcher.plans.events(self.plan.id, "cancelled")):
+        if self.launcher.cancellations() > self._cancellations:
             self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")
 
     def _launch_ready(self, remaining: Remaining) -> None:

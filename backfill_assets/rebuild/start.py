@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.plan import history
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
@@ -24,5 +23,4 @@ def rebuild_of(
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)
     plan.refuse_other_code(workspace.code)
-    history.refuse_overlap(plan, plans)
     return Rebuild(Launcher(plan, dagster, plans, who, sleep), remaining_reader(plan, workspace))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from backfill_assets.servers.process import ProcessId
+
 # A webserver or daemon stops its own children first; processes still alive after this are killed.
 TIMEOUT_S = 20.0
 # Loaded before a fork: a child may not load libraries.
@@ -30,6 +32,7 @@ class Child:
     log: Path
     folder: Path
     process: subprocess.Popen[bytes] | None = None
+    id: ProcessId | None = None
 
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +48,7 @@ class Child:
                 start_new_session=True,
                 preexec_fn=_as_a_child,
             )
+            self.id = ProcessId.of(self.process.pid)
 
     @property
     def pid(self) -> int:

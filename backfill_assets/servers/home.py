@@ -5,8 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.pyproject import project_at
 from backfill_assets.servers.child import process_tree, wait_or_kill
+from backfill_assets.servers.process import ProcessId
 from backfill_assets.settings import PRIVATE, Settings
 
 # The socket of the run starter (orchestration/run_starter.py); not set where `backfill up` did not start the servers.
@@ -85,11 +86,14 @@ def dagster_of(settings: Settings, transport: BaseTransport | None = None) -> Da
 
 @dataclass(frozen=True)
 class ServersRecord:
-    """The record of running servers in `servers.json` of the home. It never holds the engine's token."""
+    """The record of running servers in `servers.json` of the home: those of `backfill up`, whose process is `up`, by name.
+
+    It never holds the engine's token.
+    """
 
     url: str
-    pid: int
-    children: Mapping[str, int]
+    up: ProcessId
+    children: Mapping[str, ProcessId]
     engine_port: int | None = None
 
     def write(self, home: Path) -> None:
@@ -101,12 +105,12 @@ class ServersRecord:
 def servers_record(home: Path) -> ServersRecord | None:
     """The record of the servers that run on this home; None if none do."""
     record = _read_record(home)
-    return record if record and _live_process(record.pid, home) else None
+    return record if record and record.up.find() else None
 
 
 @contextmanager
-def only_servers(settings: Settings) -> Iterator[None]:
-    """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder left behind are stopped."""
+def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iterator[None]:
+    """Lock this home: two daemons on it would launch everything twice. Servers that a killed holder left running are ended."""
     home = settings.home
     home.mkdir(PRIVATE, parents=True, exist_ok=True)
     lock = FileLock(home / "servers.lock")
@@ -114,26 +118,35 @@ def only_servers(settings: Settings) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         record = servers_record(home)
-        where = f" at {record.url} (process {record.pid})" if record else ""
+        where = f" at {record.url} (process {record.up.pid})" if record else ""
         raise UsageError(
             f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them with Ctrl-C first; "
             "or set BACKFILL_HOME to another folder."
         ) from None
     try:
-        _stop_orphans(home)
+        _end_leftovers(home, log)
         yield
     finally:
         _record_file(home).unlink(missing_ok=True)
         lock.release()
 
 
-def _stop_orphans(home: Path) -> None:
+def _end_leftovers(home: Path, log: Callable[[str], None]) -> None:
+    """End the servers that still run although the `backfill up` that started them does not; a message names them."""
     record = _read_record(home)
-    alive = [process for pid in (record.children.values() if record else ()) if (process := _live_process(pid, home))]
-    orphans = [member for process in alive for member in process_tree(process.pid)]
-    for process in orphans:
-        process.terminate()
-    wait_or_kill(orphans)
+    leftovers = {name: process for name, known in (record.children if record else {}).items() if (process := known.find())}
+    if not leftovers:
+        return
+    names = ", ".join(f"{name} (process {process.pid})" for name, process in leftovers.items())
+    log(f"An earlier `backfill up` on {home} was killed. Ending what it left running: {names} ...")
+    ending: list[psutil.Process] = []
+    for process in leftovers.values():
+        with suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile, as children of a killed process do
+            ending += process_tree(process.pid)
+    for process in ending:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    wait_or_kill(ending)
 
 
 def _record_file(home: Path) -> Path:
@@ -142,16 +155,8 @@ def _record_file(home: Path) -> Path:
 
 def _read_record(home: Path) -> ServersRecord | None:
     try:
-        return ServersRecord(**json.loads(_record_file(home).read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _live_process(pid: int, home: Path) -> psutil.Process | None:
-    """The recorded process, if it is alive; None if its id was reused by a process younger than the record."""
-    try:
-        process = psutil.Process(pid)
-        older = process.create_time() <= _record_file(home).stat().st_mtime + 1
-        return process if older and process.status() != psutil.STATUS_ZOMBIE else None
-    except (psutil.Error, OSError):
+        fields = json.loads(_record_file(home).read_text())
+        children = {name: ProcessId(*child) for name, child in fields["children"].items()}
+        return ServersRecord(**fields | {"up": ProcessId(*fields["up"]), "children": children})
+    except (OSError, ValueError, TypeError, KeyError):  # none, or of an older version of this package
         return None

@@ -25,6 +25,7 @@ from backfill_assets.servers.child import Child, accepts, free_port, ignoring_si
 from backfill_assets.servers.children import READ_CODE, children_of, code_server_socket
 from backfill_assets.servers.home import ServersRecord, only_servers, prepare
 from backfill_assets.servers.pools import set_limits
+from backfill_assets.servers.process import ProcessId
 from backfill_assets.settings import Settings
 
 # Two cores with a cold disk cache needed 25 s; a machine that needs more than this has another problem.
@@ -100,8 +101,9 @@ class Servers:
         stop(self.children.values())
 
     def _record(self) -> None:
-        pids = {name: child.pid for name, child in self.children.items()}
-        ServersRecord(self.dagster.url, os.getpid(), pids, self.engine.port if self.engine else None).write(self.settings.home)
+        children = {name: child.id for name, child in self.children.items() if child.id}
+        engine_port = self.engine.port if self.engine else None
+        ServersRecord(self.dagster.url, ProcessId.of(os.getpid()), children, engine_port).write(self.settings.home)
 
     def _await(self, what: str, answers: Callable[[], bool]) -> None:
         def ready() -> bool:
@@ -126,7 +128,7 @@ class Servers:
 def servers_on(settings: Settings, port: int | None = None, log: Callable[[str], None] = print) -> Iterator[Servers]:
     """Webserver, daemon and engine on this lake, ready to use; stopped when the block is left, also by an error."""
     # A socket's path may have about a hundred characters, and a home's has more; the folder is open to its owner only.
-    with only_servers(settings), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
+    with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
         if port and is_taken(port):
             raise UsageError(
                 f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port "

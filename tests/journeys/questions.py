@@ -52,15 +52,6 @@ BACKFILL = """query ($backfill: String!) {
   }
 }"""
 
-BACKFILL = """query ($backfill: String!) {
-  partitionBackfillOrError(backfillId: $backfill) {
-    __typename
-    ... on PartitionBackfill { status }
-    ... on BackfillNotFoundError { message }
-    ... on PythonError { message }
-  }
-}"""
-
 RUN = """query ($run: ID!) {
   runOrError(runId: $run) {
     __typename
@@ -88,6 +79,21 @@ RELOAD = """mutation ($location: String!) {
     ... on ReloadNotSupported { message }
     ... on RepositoryLocationNotFound { message }
     ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+PLACES = """{
+  instance {
+    concurrencyLimits { concurrencyKey claimedSlots { runId stepKey } pendingSteps { runId stepKey } }
+  }
+}"""
+
+UNFINISHED = """{
+  runsOrError(filter: {statuses: [QUEUED, NOT_STARTED, MANAGED, STARTING, STARTED, CANCELING]}) {
+    __typename
+    ... on Runs { results { runId status } }
+    ... on InvalidPipelineRunsFilterError { message }
     ... on PythonError { message }
   }
 }"""

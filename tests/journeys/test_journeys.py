@@ -229,7 +229,7 @@ def test_the_doctor_lists_everything_that_listens_and_only_this_machine_can_conn
 def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(station: Station):
     before = servers_record(station.home)
     assert before is not None
-    engine = psutil.Process(before.children["engine"])
+    engine = psutil.Process(before.children["engine"].pid)
 
     def worked() -> float:
         return float(engine.cpu_times().user)
@@ -244,7 +244,7 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
     after = servers_record(station.home)
     assert after is not None
-    assert after.children["engine"] != engine.pid
+    assert after.children["engine"] != before.children["engine"]
     (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]
     outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run]
     assert outcomes == [(at, "failed") for at in days] + [(at, "unchanged") for at in days]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from dagster._core.definitions.reconstruct import ReconstructableJob
@@ -81,19 +80,23 @@ class Launches:
         """Make `source` the job, whose step writes `text`."""
         (self.folder / "job.py").write_text(source.format(path=str(self.written), text=text))
 
+    def create(self) -> DagsterRun:
+        """A new run, not launched."""
+        job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
+        return self.instance.create_run_for_job(job.get_definition(), job_code_origin=job.get_python_origin())
+
     def launch(self) -> str:
         """The id of a new run, launched."""
-        job = ReconstructableJob.for_file(str(self.folder / "job.py"), "build")
-        run = self.instance.create_run_for_job(job.get_definition(), job_code_origin=job.get_python_origin())
+        run = self.create()
         self.instance.run_launcher.launch_run(LaunchRunContext(run, workspace=None))
         return run.run_id
 
-    def record_started(self, pid: int, tags: Mapping[str, str] = MappingProxyType({})) -> str:
-        """The id of a run that is recorded as started in process `pid`, in 1970, or with these `tags`."""
+    def record(self, status: DagsterRunStatus, pid: int, tags: Mapping[str, str] | None = None) -> str:
+        """The id of a run that is recorded with this status in process `pid`, started in 1970, or with these `tags`."""
         self.declare(WRITES, "")
         job, run_id = ReconstructableJob.for_file(str(self.folder / "job.py"), "build"), make_new_run_id()
-        given = tags or {PROCESS: f"{run_id} {pid} 0.00"}
-        self.instance.create_run_for_job(job.get_definition(), run_id=run_id, status=DagsterRunStatus.STARTED, tags=given)
+        given = {PROCESS: f"{run_id} {pid} 0.00"} if tags is None else tags
+        self.instance.create_run_for_job(job.get_definition(), run_id=run_id, status=status, tags=given)
         return run_id
 
     def launch_waiting(self) -> DagsterRun:

@@ -13,7 +13,8 @@ from dagster._core.errors import DagsterInvariantViolationError
 from dagster._core.launcher import WorkerStatus
 
 from backfill_assets.dagster_client.tags import PROCESS
-from backfill_assets.orchestration.run_launcher import process_of
+from backfill_assets.orchestration.run_launcher import arguments_of, process_of
+from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 from tests.orchestration.forked_runs import WRITES, Launches, launches_in, run_starter_in
 
@@ -65,33 +66,50 @@ def test_a_killed_run_is_unhealthy_and_is_failed_by_the_starter(launches: Launch
 
 
 def test_a_run_whose_process_is_gone_is_canceled_at_once_when_it_is_terminated(launches: Launches):
-    run_id = launches.record_started(no_such_process := 2**22 + 1)
+    run_id = launches.record(DagsterRunStatus.STARTED, no_such_process := 2**22 + 1)
     assert launches.run(run_id).tags[PROCESS] == f"{run_id} {no_such_process} 0.00"
     assert launches.instance.run_launcher.terminate(run_id)
     assert launches.run(run_id).status == DagsterRunStatus.CANCELED
 
 
 def test_a_process_that_was_given_the_id_of_an_ended_one_is_not_taken_for_it(launches: Launches):
-    run = launches.run(launches.record_started(os.getpid()))
+    run = launches.run(launches.record(DagsterRunStatus.STARTED, os.getpid()))
     assert launches.instance.run_launcher.check_run_worker_health(run).status == WorkerStatus.FAILED
 
 
 def test_a_retry_is_not_judged_by_the_process_of_the_run_it_retries(launches: Launches):
-    first = launches.run(launches.record_started(2**22 + 1))
-    retry = launches.run(launches.record_started(0, tags=first.tags))
+    first = launches.run(launches.record(DagsterRunStatus.STARTED, 2**22 + 1))
+    retry = launches.run(launches.record(DagsterRunStatus.STARTED, 0, tags=first.tags))
     assert launches.instance.run_launcher.check_run_worker_health(retry).status == WorkerStatus.RUNNING
 
 
-@pytest.mark.parametrize(
-    "starter_at",
-    [pytest.param("", id="servers that backfill up did not start"), pytest.param("nobody", id="a starter being restarted")],
-)
-def test_without_a_starter_the_code_server_is_asked_as_always(launches: Launches, monkeypatch, starter_at):
-    monkeypatch.setenv(RUN_STARTER_VARIABLE, starter_at and str(launches.folder / starter_at))
+def test_on_servers_that_backfill_up_did_not_start_the_code_server_is_asked_as_always(launches: Launches, monkeypatch):
+    monkeypatch.delenv(RUN_STARTER_VARIABLE)
     launches.declare(WRITES, "never")
     # Dagster's own launcher needs the workspace, in which the code server is; this launch has none.
     with pytest.raises(DagsterInvariantViolationError, match="DefaultRunLauncher requires a workspace"):
         launches.launch()
+    assert not launches.written.exists()
+
+
+def test_a_starter_that_is_being_restarted_is_waited_for(launches: Launches, starter: Path, tmp_path, monkeypatch):
+    """Started by the code server instead, the run would have no process that is known, and could not be seen to have died."""
+    monkeypatch.setenv(RUN_STARTER_VARIABLE, str(tmp_path / "starter"))
+    launches.declare(WRITES, "written")
+    with ThreadPoolExecutor(1) as pool:
+        launched = pool.submit(launches.launch)
+        with pytest.raises(TimeoutError):
+            launched.result(timeout=0.5)
+        (tmp_path / "starter").symlink_to(starter)
+        assert launches.ended(launched.result()).status == DagsterRunStatus.SUCCESS
+
+
+def test_a_process_whose_launcher_is_gone_before_it_recorded_it_does_not_begin(launches: Launches, starter: Path):
+    launches.declare(WRITES, "never")
+    run = launches.create()
+    with pytest.raises(RuntimeError, match="killed"), start_run(starter, arguments_of(run, launches.instance)):
+        raise RuntimeError("killed")
+    assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
     assert not launches.written.exists()
 
 

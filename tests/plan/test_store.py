@@ -95,15 +95,24 @@ def test_the_state_of_a_plan_follows_from_its_events(plans, events, state):
     assert plans.open() == ([plan().id] if state == "open" else [])
 
 
+def test_what_a_host_with_a_slow_clock_records_comes_after_what_it_found_there(plans):
+    """An open plan that is cancelled from such a host is cancelled, and the event keeps the time of that host's clock."""
+    plans.keep(plan())
+    plans.note(plan().id, "started", NOON)
+    plans.note(plan().id, "cancelled", NOON - timedelta(hours=1))
+    assert plans.state(plan().id) == "cancelled"
+    assert [(e.kind, e.at) for e in plans.events(plan().id)] == [("started", NOON), ("cancelled", NOON - timedelta(hours=1))]
+
+
 def test_a_lake_in_an_object_store_is_reached_with_the_credentials_of_delta():
     assert isinstance(files_in("s3a://a-bucket/lake/_plans"), PyFileSystem)
 
 
-def test_the_events_of_a_plan_are_listed_oldest_first_and_by_kind(tmp_path):
+def test_the_events_of_a_plan_are_listed_in_order_and_by_kind(tmp_path):
     plans = Plans(str(tmp_path))
     plans.note("abc", "started", NOON, who="ada")
-    plans.note("abc", "ended", NOON + timedelta(minutes=2), ending="partial")
     plans.note("abc", "requested", NOON + timedelta(minutes=1), chunk=1, launch="1-x")
+    plans.note("abc", "ended", NOON + timedelta(minutes=2), ending="partial")
     plans.note("other", "started", NOON)
     assert [(event.kind, event.facts) for event in plans.events("abc")] == [
         ("started", {"who": "ada"}), ("requested", {"chunk": 1, "launch": "1-x"}), ("ended", {"ending": "partial"}),

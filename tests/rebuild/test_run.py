@@ -9,6 +9,7 @@ import pytest
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.rebuild.launch import REQUESTED, SETTLED_AFTER
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Server, ended
@@ -117,14 +118,27 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
     assert len(server.backfills) == 2
 
 
-def test_a_plan_that_was_cancelled_launches_nothing_more(tmp_path):
+@pytest.mark.parametrize(
+    "slow_by", [timedelta(0), timedelta(hours=1)], ids=["by this clock", "from a host whose clock is slow"]
+)
+def test_a_plan_that_was_cancelled_launches_nothing_more_until_it_is_resumed(tmp_path, slow_by):
     server = chain(tmp_path)
     rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1)))
     for number, progress in enumerate(rebuild.run()):
         end = progress
         if number == 1:
-            rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now())
+            rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now() - slow_by)
     assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+    assert ended(server.rebuild(rebuild.plan)).ending == Ending.DONE
+
+
+def test_a_launch_that_was_requested_by_a_host_whose_clock_is_fast_is_not_waited_for_longer(tmp_path):
+    server = chain(tmp_path)
+    plan = server.planned(OPTIONS)
+    server.plans.note(plan.id, REQUESTED, server.now() + timedelta(hours=1), chunk=1, launch="1-never-arrived")
+    began = server.clock
+    assert ended(server.rebuild(plan)).ending == Ending.DONE
+    assert server.clock - began < 2 * SETTLED_AFTER
 
 
 def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launched_again(tmp_path):

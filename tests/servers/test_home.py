@@ -13,6 +13,7 @@ from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.engine import Engine, as_properties, engine_command
 from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.home import ServersRecord, dagster_of, environment, only_servers, prepare, servers_record
+from backfill_assets.servers.process import ProcessId
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
@@ -26,27 +27,36 @@ def settings(tmp_path):
 
 
 def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address_of_the_first(settings):
+    record = ServersRecord("http://127.0.0.1:3111", ProcessId.of(os.getpid()), {})
     with only_servers(settings):
-        ServersRecord("http://127.0.0.1:3111", os.getpid(), {}).write(settings.home)
+        record.write(settings.home)
         with (
             pytest.raises(UsageError, match=rf"already run on .* at http://127.0.0.1:3111 \(process {os.getpid()}\)"),
             only_servers(settings),
         ):
             pass
-        assert servers_record(settings.home) == ServersRecord("http://127.0.0.1:3111", os.getpid(), {})
+        assert servers_record(settings.home) == record
     assert servers_record(settings.home) is None
 
 
-def test_children_of_servers_that_were_killed_are_stopped_at_the_next_start(settings, tmp_path):
-    orphan = Child("daemon", SLEEPING, dict(os.environ), tmp_path / "log", tmp_path)
-    orphan.start()
+def test_servers_that_a_killed_up_left_running_are_ended_at_the_next_start_which_names_them(settings, tmp_path):
+    """A process that was given the id of one that has ended started at another time, and stays."""
+    leftover, stranger = (Child(name, SLEEPING, dict(os.environ), tmp_path / name, tmp_path) for name in ("daemon", "other"))
+    messages: list[str] = []
     try:
+        for child in (leftover, stranger):
+            child.start()
+        assert leftover.id
+        assert stranger.id
         settings.home.mkdir()
-        ServersRecord("http://127.0.0.1:3111", 2**22 + 1, {"daemon": orphan.pid}).write(settings.home)
-        with only_servers(settings):
-            assert not orphan.alive
+        children = {"daemon": leftover.id, "engine": ProcessId(stranger.pid, stranger.id.start - 60)}
+        ServersRecord("http://127.0.0.1:3111", ProcessId(2**22 + 1, 0.0), children).write(settings.home)
+        with only_servers(settings, messages.append):
+            assert (leftover.alive, stranger.alive) == (False, True)
+        killed = f"An earlier `backfill up` on {settings.home} was killed."
+        assert messages == [f"{killed} Ending what it left running: daemon (process {leftover.pid}) ..."]
     finally:
-        stop([orphan])
+        stop([leftover, stranger])
 
 
 def test_children_get_every_setting_in_their_environment(settings):

@@ -10,6 +10,7 @@ from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.engine import TOKEN_VARIABLE, Engine
 from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.home import servers_record
+from backfill_assets.servers.process import ProcessId
 from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
 from backfill_assets.settings import read_settings
 
@@ -49,7 +50,7 @@ def test_an_engine_that_died_is_restarted_and_a_message_says_so(servers):
     assert (engine.alive, engine.pid != before) == (True, True)
     assert messages == [f"The engine died and was restarted (process {engine.pid}). Log: {engine.log}"]
     record = servers_record(stack.settings.home) or pytest.fail("no record")
-    assert (record.children["engine"], record.engine_port) == (engine.pid, 15999)
+    assert (record.children["engine"], record.engine_port) == (ProcessId.of(engine.pid), 15999)
 
 
 def test_an_engine_that_keeps_dying_is_given_up_with_the_end_of_its_log(servers):

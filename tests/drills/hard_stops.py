@@ -1,0 +1,139 @@
+"""Every hard stop at every point of a run, on real servers: `python -m tests.drills.hard_stops [STOP ...]`, all without one.
+
+A cell is a plan of three days in three runs, two of them at work. When they have come to the point, processes are killed with
+SIGKILL, and so is the command that carries the plan out. Then `backfill up`, if it has ended, and `backfill resume`. At the end
+every partition must have been built once, no run may be unfinished and no place in a pool taken, each within the times below.
+
+A power cut cannot be made here: what it adds to killing everything is writes that the disk had not made yet.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Drawn
+
+from tests.drills.site import HELD, Site, kill, site_on
+from tests.journeys.station import eventually
+
+# How soon a dead run must be over, a plan done, and every place free again, from the stop or, where that ended them, from when
+# the servers run again.
+NOTICED_S, DONE_S, FREE_S = 60.0, 120.0, 60.0
+END_S = 90.0
+
+
+def kill_engine_four_times(site: Site, held: Sequence[int]) -> None:
+    for _ in range(4):
+        engine = site.children["engine"]
+        kill([engine])
+        site.await_other("engine", engine)
+
+
+def kill_server(name: str) -> Callable[[Site, Sequence[int]], None]:
+    return lambda site, held: kill([site.children[name]])
+
+
+def kill_up(site: Site, held: Sequence[int]) -> None:
+    assert site.up.process
+    kill([site.up.process.pid])
+
+
+def kill_everything(site: Site, held: Sequence[int]) -> None:
+    kill([process.pid for process in site.family()])
+
+
+STOPS: dict[str, Callable[[Site, Sequence[int]], None]] = {
+    "worker": lambda site, held: kill(held),
+    "run-starter": kill_server("run-starter"),
+    "code-server": kill_server("code-server"),
+    "daemon": kill_server("daemon"),
+    "webserver": kill_server("webserver"),
+    "engine-four-times": kill_engine_four_times,
+    "up-alone": kill_up,
+    "everything": kill_everything,
+}
+GO_ON = ("worker", "run-starter", "code-server")  # the servers go on, or are restarted one by one
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What became of one stop at one point: seconds, and what is wrong."""
+
+    stop: str
+    point: str
+    happened: str
+    noticed: float
+    done: float
+    free: float
+    wrong: Sequence[str]
+
+
+def drilled(site: Site, stop: str, point: str) -> Cell:
+    plan, command, held = site.begin(point)
+    if point == "queued":
+        eventually(lambda: "QUEUED" in site.runs(plan).values(), what="a run in the queue", patience=END_S)
+    at_work = {run for run, status in site.runs(plan).items() if status in ("STARTING", "STARTED")}
+    kill([command.pid])
+    command.communicate()
+    began = time.monotonic()
+    STOPS[stop](site, held)
+    if stop not in GO_ON:
+        assert site.up.process
+        site.up.process.wait(END_S)
+    site.open_gates()
+    if stop not in GO_ON:
+        site.up.start()
+        began = time.monotonic()
+    return observed(site, stop, point, plan, at_work, began)
+
+
+def observed(site: Site, stop: str, point: str, plan: str, at_work: set[str], began: float) -> Cell:
+    """The plan is resumed, and comes to its end."""
+    resume = site.station.started("resume", plan)
+    site.await_end_of(at_work, plan)
+    noticed = time.monotonic() - began
+    printed, _ = resume.communicate(timeout=END_S + DONE_S)
+    done = time.monotonic() - began
+    site.await_free()
+    free = time.monotonic() - began - done
+    statuses = sorted(site.runs(plan).items(), key=lambda run: run[0] in at_work)
+    happened = ", ".join(status.lower() for run, status in statuses if run in at_work)
+    return Cell(stop, point, happened, noticed, done, free, list(wrong(site, plan, noticed, done, free, printed)))
+
+
+def wrong(site: Site, plan: str, noticed: float, done: float, free: float, printed: str) -> Iterator[str]:
+    built = site.built(plan)
+    if "done after" not in printed:
+        yield printed[-300:]
+    if len(built) != 6 or set(built.values()) != {1}:
+        yield f"built: {dict(built)}"
+    yield from site.held_places()
+    for what, seconds, limit in (("noticed", noticed, NOTICED_S), ("done", done, DONE_S), ("free", free, FREE_S)):
+        if seconds > limit:
+            yield f"{what} after {seconds:.0f} s"
+
+
+def cells(stops: Sequence[str]) -> Iterator[Cell]:
+    with tempfile.TemporaryDirectory(prefix="drill-") as folder, site_on(Path(folder)) as site:
+        for stop in stops:
+            for point in HELD:
+                yield drilled(site, stop, point)
+
+
+def main(stops: Sequence[str]) -> int:
+    console, drawn, failed = Console(width=160), Drawn("stop", "point", "its runs", "noticed s", "done s", "free s", "wrong"), 0
+    for cell in cells(stops):
+        row = [cell.stop, cell.point, cell.happened, *(f"{s:.0f}" for s in (cell.noticed, cell.done, cell.free))]
+        drawn.add_row(*row, "\n".join(cell.wrong) or "nothing")
+        console.print(*row, *cell.wrong, sep="; ", highlight=False)
+        failed += bool(cell.wrong)
+    console.print(drawn)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:] or list(STOPS)))
