@@ -67,6 +67,7 @@ class RebuildOptions(ConfigurableResource):
         "append_once: add the rows, exactly once for a run and its re-executions.",
     )
     spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
+    accept: str = Field(default="", description="Files that may be empty or missing, by name, separated by commas.")
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
@@ -151,6 +152,7 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         who=tags.launched_by(run.tags),
         reason=options.reason or run.tags.get(tags.REASON, ""),
         spark_conf=options.spark_conf,
+        accept=options.accept,
     )
 
 

@@ -13,7 +13,9 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import Cause, Change, InputReader, Inputs, change, delivered_for, lacking
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.delivered import NO_DELIVERY, delivered_for
+from backfill_assets.step.due import Cause, Change, InputReader, Inputs, change, lacking
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -35,7 +37,7 @@ class State(StrEnum):
 class PartitionStatus:
     """The state of a partition, and why, in words; `why` is mostly empty for one that is up to date.
 
-    `is_built`: it has an accepted build. `undelivered`: the delivery of its source is missing or damaged.
+    `is_built`: it has an accepted build. `undelivered`: nothing is delivered for it.
     """
 
     state: State
@@ -74,12 +76,12 @@ def status_of(
     partitions, status = dict[Partition, PartitionStatus](), cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
         history = _TableHistory(table, latest, fixed, grows)
-        deliveries = delivered_for(table, days, workspace.area)
+        deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
-            partition, delivery = (table.name, day), deliveries.get(day, "")
+            partition, delivery = (table.name, day), deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
-            partitions[partition] = status(state, why, partition in latest.accepted, isinstance(delivery, SourceError))
+            partitions[partition] = status(state, why, partition in latest.accepted, isinstance(delivery, NotDelivered))
     return Status([table.name for table in tables], list(days), partitions)
 
 
@@ -96,7 +98,7 @@ class _TableHistory:
     def _inputs(self) -> InputReader:
         return InputReader(self.table, self.latest.accepted, self.calendar)
 
-    def state(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
+    def state(self, day: date, delivery: Delivery | SourceError) -> tuple[State, str]:
         """The state of a day that no run is computing, and why."""
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
@@ -109,7 +111,7 @@ class _TableHistory:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)
 
-    def _changed(self, day: date, accepted: Build, delivery: str | SourceError) -> tuple[Change | None, str]:
+    def _changed(self, day: date, accepted: Build, delivery: Delivery | SourceError) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         if isinstance(delivery, NotDelivered):  # moved away since: what was built from it stays right
             changed = Change(Cause.CODE) if accepted.code_version != self.table.version else None
@@ -118,7 +120,7 @@ class _TableHistory:
             return Change(Cause.SOURCE), str(delivery)
         return change(self.table, accepted, Inputs(self._inputs.of(day), delivery)), ""
 
-    def _never_built(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
+    def _never_built(self, day: date, delivery: Delivery | SourceError) -> tuple[State, str]:
         later = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
         if later and self.grows:
             return State.NOT_DUE, f"complete once {max(later)} is in"

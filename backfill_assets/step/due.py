@@ -10,7 +10,8 @@ from typing import NamedTuple
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.record import Build
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.delivered import NO_DELIVERY, delivered_for
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
@@ -19,10 +20,10 @@ AcceptedBuilds = Mapping[Partition, Build]
 
 
 class Inputs(NamedTuple):
-    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery's fingerprint."""
+    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery."""
 
     tables: Mapping[str, Mapping[str, str]] = {}
-    delivered: str = ""
+    delivery: Delivery = NO_DELIVERY
 
 
 class Cause(StrEnum):
@@ -61,34 +62,31 @@ def days_due(
     force: Collection[date] = (),
     already: Collection[date] = (),
     failed: Collection[Partition] = (),
+    accept: str = "",
 ) -> Due:
     """Sort `days`, in order.
 
     `force` are days to compute even if nothing has changed; `already`, days that this run has appended before (append_once);
-    `failed`, partitions that block what needs them although an earlier version of them is accepted.
+    `failed`, partitions that block what needs them although an earlier version of them is accepted; `accept`, files that may be
+    empty or missing.
     """
-    calendar, due, delivered = workspace.calendar, Due(), delivered_for(table, days, workspace.area)
+    calendar, due = workspace.calendar, Due()
+    delivered = delivered_for(table, days, workspace.area, accepted, accept)
     for day in sorted(days):
         missing = lacking(table, day, accepted, calendar, due.compute, failed)
         if missing:
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
             continue
-        source = delivered.get(day, "")
-        if isinstance(source, SourceError):
-            due.undelivered[day] = str(source)
+        delivery = delivered.get(day, NO_DELIVERY)
+        if isinstance(delivery, SourceError):
+            due.undelivered[day] = str(delivery)
             continue
-        due.inputs[day] = Inputs(tables_read(table, day, accepted, calendar), source)
+        due.inputs[day] = Inputs(tables_read(table, day, accepted, calendar), delivery)
         if day in already or not (day in force or _changed(table, day, due, accepted)):
             due.up_to_date.append(day)
         else:
             due.compute.append(day)
     return due
-
-
-def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> Mapping[date, str | SourceError]:
-    """The fingerprint of each day's delivery; nothing for a table without a source."""
-    source = table.source()
-    return source.fingerprints(area, days) if source else {}
 
 
 def tables_read(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, dict[str, str]]:
@@ -148,7 +146,7 @@ def change(table: Table, last: Build, inputs: Inputs) -> Change | None:
     """What changed since `last`, first the code, then the delivery, then the first input; None if nothing did."""
     if last.code_version != table.version:
         return Change(Cause.CODE)
-    if last.delivered != inputs.delivered:
+    if last.delivered != inputs.delivery.fingerprint:
         return Change(Cause.SOURCE)
     if last.inputs == inputs.tables:
         return None
