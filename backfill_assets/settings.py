@@ -40,7 +40,6 @@ EXAMPLES = {
     "protected_days": "2019-01-01..2019-06-30,2019-12-31",
     "ask_above_days": "100",
     "price_per_hour": "0.35",
-    "max_line_bytes": "67108864",
 }
 
 
@@ -72,8 +71,7 @@ class Settings(BaseSettings):
     ask_above_days: int = Field(default=100, ge=0)
     # What an hour of this machine or cluster costs, in whatever money; a plan then says what it will cost.
     price_per_hour: float | None = Field(default=None, ge=0)
-    # A delivered line is held in memory whole, several times over; a longer one fails its day before anything reads it.
-    max_line_bytes: int = Field(default=16 * 2**20, ge=1)
+    max_line_bytes: int = Field(default=16 * 2**20, ge=1)  # Spark holds a line in memory whole, several times over
 
     @field_validator("spark_jars", mode="before")
     @classmethod

@@ -13,8 +13,7 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.delivered import NO_DELIVERY, delivered_for
+from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.due import Cause, Change, InputReader, Inputs, change, lacking
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -98,7 +97,7 @@ class _TableHistory:
     def _inputs(self) -> InputReader:
         return InputReader(self.table, self.latest.accepted, self.calendar)
 
-    def state(self, day: date, delivery: Delivery | SourceError) -> tuple[State, str]:
+    def state(self, day: date, delivery: Delivered) -> tuple[State, str]:
         """The state of a day that no run is computing, and why."""
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
@@ -111,7 +110,7 @@ class _TableHistory:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)
 
-    def _changed(self, day: date, accepted: Build, delivery: Delivery | SourceError) -> tuple[Change | None, str]:
+    def _changed(self, day: date, accepted: Build, delivery: Delivered) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         if isinstance(delivery, NotDelivered):  # moved away since: what was built from it stays right
             changed = Change(Cause.CODE) if accepted.code_version != self.table.version else None
@@ -120,7 +119,7 @@ class _TableHistory:
             return Change(Cause.SOURCE), str(delivery)
         return change(self.table, accepted, Inputs(self._inputs.of(day), delivery)), ""
 
-    def _never_built(self, day: date, delivery: Delivery | SourceError) -> tuple[State, str]:
+    def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
         later = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
         if later and self.grows:
             return State.NOT_DUE, f"complete once {max(later)} is in"

@@ -17,7 +17,8 @@ from backfill_assets.tables.declaration import Table
 
 NO_DELIVERY = Delivery()
 COMMA = re.compile(r"\s*,\s*")
-Deliveries = Mapping[date, Delivery | SourceError]
+Delivered = Delivery | SourceError
+Deliveries = Mapping[date, Delivered]
 
 
 def delivered_for(
@@ -39,7 +40,7 @@ def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliver
     return source.delivered(area, days) if source else {}
 
 
-def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) -> Delivery | SourceError:
+def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) -> Delivered:
     if before and before.delivered == delivery.fingerprint:
         return delivery
     files_before = before.files if before else {}

@@ -2,6 +2,7 @@
 
 import json
 from datetime import date
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -84,10 +85,25 @@ def test_every_line_is_either_a_change_or_rejected(spark):
 # Pieces that JSON is made of, and what is often found where it should be.
 PIECES = (
     "{", "}", "[", "]", ":", ",", '"', "'", "\\", "\\u", "\\ud800", "null", "true", "NaN", "Infinity", "-Infinity", "01", "1.",
-    ".5", "+1", "1e999", "-0", "/*x*/", "//", "#", "a:1", " ", "\t", "\x00", "\x0b", "\x1f", "\x7f", "\u00a0", "\u3000", "\ufeff",
-    "\u2028",
+    ".5", "+1", "1e999", "-0", "/*x*/", "//", "#", "a:1", " ", "\t", "\x00", "\x0b", "\x1f", "\x7f", "\u00a0", "\u3000",
+    "\ufeff", "\u2028",
 )  # fmt: skip
-VALUES = (None, True, 0, -7, 1.5, float("nan"), float("inf"), "", "é", "\ud800", [], [1, {"a": None}], {}, {"a": {"b": []}})
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -7,
+    1.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "é",
+    "\ud800",
+    [],
+    [1, {"a": None}],
+    {},
+    {"a": {"b": []}},
+)
 
 
 @st.composite
@@ -116,10 +132,10 @@ def fields_in(line: bytes) -> set[str] | None:
 
 
 def test_what_python_does_not_read_as_one_object_is_rejected(spark):
-    """Two thousand lines in one job of Spark; making them takes half of the time."""
+    """A thousand lines in one job of Spark; making them takes half of the time."""
     spoiled = set[bytes]()
 
-    @settings(max_examples=2000, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=1000, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
     @given(spoiled_lines())
     def generate(line):
         spoiled.add(line)
@@ -132,7 +148,7 @@ def test_what_python_does_not_read_as_one_object_is_rejected(spark):
     objects = {line for line in spoiled if (names := fields_in(line)) is not None and names.issuperset(NEEDED)}
     assert accepted - objects == set()
     assert len(accepted) > 0.9 * len(objects)  # the rest have another value where a time or a kind of change should be
-    assert min(len(objects), len(spoiled - objects)) > 300
+    assert min(len(objects), len(spoiled - objects)) > 150
 
 
 def test_a_line_that_is_not_utf_8_is_rejected_and_kept_with_the_bytes_replaced(spark):
