@@ -43,7 +43,7 @@ class Workspace:
             )
         if last and last < first:
             raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was started.")
-        area = LandingArea(settings.landing, settings.home / "landed")
+        area = LandingArea(settings.landing, settings.home / "landed", settings.max_line_bytes)
         return cls(settings, project.tables, Calendar(first, last), Lake(settings.lake), area)
 
     @property

@@ -39,7 +39,8 @@ def servers(settings: Settings) -> Iterator[Finding]:
 def listening(settings: Settings) -> Iterator[Finding]:
     """Everything that the servers of this home listen on, and who may connect."""
     record = servers_record(settings.home)
-    for listener in listeners(record.children) if record else ():
+    children = {name: child.pid for name, child in record.children.items()} if record else {}
+    for listener in listeners(children):
         if listener.open_to_others:
             others = "any machine that reaches this one" if listener.port else "other users of this machine"
             remedy = "close the port in the firewall" if listener.port else f"chmod 700 {listener.address}"

@@ -65,6 +65,7 @@ def _values(build: Build) -> dict[str, Any]:
         "outcome": build.outcome,
         "run": build.run,
         "spark conf": dict(build.spark_conf),
+        "accept": build.accept,
         "plan": build.plan,
         "who": build.who,
         "reason": build.reason,
@@ -73,6 +74,7 @@ def _values(build: Build) -> dict[str, Any]:
         "fingerprint": build.fingerprint,
         "commit": build.delta_version,
         "delivered": build.delivered,
+        "files": dict(build.files),
         "inputs": {table: dict(days) for table, days in build.inputs.items()},
         "input versions": dict(build.input_versions),
         "message": build.message,
@@ -90,7 +92,9 @@ def show(console: Console, details: dict[str, Any]) -> None:
     for build in details["builds"]:
         commit = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
         console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
-        request = [f"{field} {build[field]}" for field in ("run", "plan", "who", "reason", "spark conf") if build[field]]
+        request = [
+            f"{field} {build[field]}" for field in ("run", "plan", "who", "reason", "spark conf", "accept") if build[field]
+        ]
         console.print(f"    {', '.join(request)}")
         if build["delivered"]:
             console.print(f"    from the delivery: {short(build['delivered'])}")

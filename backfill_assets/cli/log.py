@@ -19,7 +19,7 @@ from backfill_assets.workspace import Workspace, open_workspace
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
 SHORT_COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "rows", "input_versions", "delta_version", "write_mode", "plan", "who",
-    "reason", "message", "at",
+    "accept", "reason", "message", "at",
 )  # fmt: skip
 STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
 ROWS_OF_OUTCOME = {"failed": ", not written", "unchanged": ", the same as before"}
@@ -69,6 +69,8 @@ def show(console: Console, by_run: Mapping[str, Sequence[Line]], *, in_full: boo
         console.print(Text(f"run {name}", style="bold").append(request, style="not bold"))
         if first.reason:
             console.print(Text(f"  reason: {first.reason}"))
+        if first.accept:
+            console.print(Text(f"  accepted as empty or missing: {first.accept}"))
         for line in lines:
             _print_line(console, line, in_full=in_full)
             for build in line.builds if in_full else ():

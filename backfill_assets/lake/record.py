@@ -27,9 +27,10 @@ class Build:
     """What became of one day of one table in one run. Times in UTC, durations in seconds.
 
     `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the fingerprint of the day's
-    source files; `day_fingerprints` maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts of
-    the rules, `rules` is their version; `delta_version` is the table's version after the build, `data_files` a hash of the
-    names of the day's files in it; `spark_conf` are Spark settings that were this request's only.
+    source files, `files` the number of lines of each by name; `day_fingerprints` maps an event day to the fingerprint of the
+    rows about it; `checks` holds the verdicts of the rules, `rules` is their version; `delta_version` is the table's version
+    after the build, `data_files` a hash of the names of the day's files in it; `spark_conf` are Spark settings that were this
+    request's only, `accept` the files that it accepted as empty or missing.
     """
 
     table: str
@@ -45,6 +46,7 @@ class Build:
     day_fingerprints: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     delivered: str = ""
+    files: Mapping[str, int] = field(default_factory=dict)
     input_versions: Mapping[str, int] = field(default_factory=dict)
     checks: Sequence[Mapping[str, Any]] = ()
     rules: str = ""
@@ -53,6 +55,7 @@ class Build:
     seconds: float = 0.0
     write_mode: WriteMode = "overwrite"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    accept: str = ""
     identity: str = ""
     plan: str = ""
     who: str = ""
@@ -74,7 +77,7 @@ class Build:
         return cls(**known | {"day": date.fromisoformat(entry["day"]), "at": datetime.fromisoformat(entry["at"])})
 
 
-NESTED = ("nulls", "measures", "samples", "day_fingerprints", "inputs", "input_versions", "checks", "spark_conf")
+NESTED = ("nulls", "measures", "samples", "day_fingerprints", "inputs", "files", "input_versions", "checks", "spark_conf")
 KINDS: dict[str, pa.DataType] = {
     "day": pa.date32(),
     "rows": pa.int64(),
@@ -91,13 +94,21 @@ def to_arrow(builds: Sequence[Build]) -> pa.Table:
 
 
 def from_arrow(table: pa.Table) -> list[Build]:
-    """The builds of the rows; what was not read of them is as if it had been empty."""
+    """The builds of the rows; what was not read of them, or not recorded in their time, is as if it had been empty."""
+    blank = Build("", date.min, "failed", "", "")
     # By way of numpy, whose conversion to Python values is several times faster than Arrow's own.
-    columns = {name: table[name].to_numpy().tolist() for name in table.column_names}
+    columns = {name: _filled(table[name], name, blank).to_numpy().tolist() for name in table.column_names}
     for name in (n for n in NESTED if n in columns):
         columns[name] = json.loads(f"[{','.join(columns[name])}]")  # one call for all is twice as fast
     if "at" in columns:
         columns["at"] = [at.replace(tzinfo=UTC) for at in columns["at"]]
-    blank = Build("", date.min, "failed", "", "")
     every = [columns.get(f.name, [getattr(blank, f.name)] * table.num_rows) for f in fields(Build)]
     return [Build(*row) for row in zip(*every, strict=True)]
+
+
+def _filled(column: pa.ChunkedArray, name: str, blank: Build) -> pa.ChunkedArray:
+    """`column` with the value of an empty build for rows of a ledger that had no such column."""
+    if not column.null_count:
+        return column
+    value = getattr(blank, name)
+    return column.fill_null(json.dumps(value) if name in NESTED else value)

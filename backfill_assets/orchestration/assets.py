@@ -71,6 +71,7 @@ class RebuildOptions(ConfigurableResource):
     audit_only: bool = Field(
         default=False, description="Judge the days as they stand by today's rules: nothing is computed, and no row is written."
     )
+    accept: str = Field(default="", description="Files that may be empty or missing, by name, separated by commas.")
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
@@ -160,6 +161,7 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         who=tags.launched_by(run.tags),
         reason=options.reason or run.tags.get(tags.REASON, ""),
         spark_conf=options.spark_conf,
+        accept=options.accept,
     )
 
 

@@ -80,7 +80,7 @@ def materialization(table: Table, build: Build, *, new: bool, pointer: int | Non
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
         **{f"{name} (first 20)": MetadataValue.json(list(values)) for name, values in build.samples.items() if values},
     }
-    metadata |= {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
+    metadata |= {name: text for name in ("plan", "who", "reason", "accept") if (text := getattr(build, name))}
     if build.plan:
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {

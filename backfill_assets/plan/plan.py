@@ -19,7 +19,7 @@ from backfill_assets.plan.selection import READS, Selection
 from backfill_assets.tables.graph import Graph
 
 ID_LENGTH = 12
-FORMAT = 2
+FORMAT = 3
 # Only an open plan can be cancelled; any other is not in the way of a new one.
 _GIVE_UP = "If it is open, `backfill cancel {}` gives it up; then plan again."
 

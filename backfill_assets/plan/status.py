@@ -13,8 +13,9 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
+from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.due import lacking
-from backfill_assets.step.inputs import Cause, Change, InputReader, change, delivered_for
+from backfill_assets.step.inputs import Cause, Change, InputReader, change
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -38,8 +39,8 @@ class State(StrEnum):
 class PartitionStatus:
     """The state of a partition, and why, in words; `why` is mostly empty for one that is up to date.
 
-    `is_built`: it holds the rows of an accepted build. `undelivered`: the delivery of its source is missing or damaged.
-    `earlier_rules`: it was accepted under other rules than today's.
+    `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it. `earlier_rules`: it was
+    accepted under other rules than today's.
     """
 
     state: State
@@ -79,13 +80,13 @@ def status_of(
     partitions, status = dict[Partition, PartitionStatus](), cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
         history = _TableHistory(table, latest, fixed, grows)
-        deliveries = delivered_for(table, days, workspace.area)
+        deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
-            partition, delivery = (table.name, day), deliveries.get(day, "")
+            partition, delivery = (table.name, day), deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
-            undelivered, earlier_rules = isinstance(delivery, SourceError), history.has_earlier_rules(day)
+            undelivered, earlier_rules = isinstance(delivery, NotDelivered), history.has_earlier_rules(day)
             partitions[partition] = status(state, why, is_built, undelivered, earlier_rules)
     return Status([table.name for table in tables], list(days), partitions)
 
@@ -103,7 +104,7 @@ class _TableHistory:
     def _inputs(self) -> InputReader:
         return InputReader(self.table, self.latest.accepted, self.calendar)
 
-    def state(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
+    def state(self, day: date, delivery: Delivered) -> tuple[State, str]:
         """The state of a day that no run is computing, and why."""
         if self.table.first_day and day < self.table.first_day:
             return State.BEFORE, f"its first day is {self.table.first_day}"
@@ -135,14 +136,14 @@ class _TableHistory:
             f"accepted under earlier rules, refused by today's: {last.message.strip().partition(chr(10))[0]} (run {last.run})"
         )
 
-    def _changed(self, day: date, accepted: Build, delivery: str | SourceError) -> tuple[Change | None, str]:
+    def _changed(self, day: date, accepted: Build, delivery: Delivered) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         changed = change(self.table, accepted, self._inputs.of(day), delivery)
         if isinstance(delivery, NotDelivered):
             return changed, f"{delivery} any more"
         return changed, str(delivery) if isinstance(delivery, SourceError) else ""
 
-    def _never_built(self, day: date, delivery: str | SourceError) -> tuple[State, str]:
+    def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
         later = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
         if later and self.grows:
             return State.NOT_DUE, f"complete once {max(later)} is in"

@@ -117,7 +117,8 @@ class Launcher:
     def _options(self) -> dict[str, Any]:
         options = self.plan.options
         spark_conf = {"spark_conf": dict(options.spark_conf)} if options.spark_conf else {}
-        return {"force": False, "write_mode": options.write_mode, "reason": options.reason, **spark_conf}
+        asked = {"write_mode": options.write_mode, "accept": options.accept, "reason": options.reason}
+        return {"force": False, **asked, **spark_conf}
 
     def _tags(self, chunk: int, name: str) -> dict[str, str]:
         return {

@@ -1,7 +1,7 @@
 """What a source is: where the rows of a raw table come from, one delivery per day."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,10 +11,22 @@ from backfill_assets.errors import SourceError
 
 @dataclass(frozen=True)
 class LandingArea:
-    """The folder `root` that deliveries arrive in. Manifests of its files are saved in the folder `cache`, if it is given."""
+    """The folder `root` that deliveries arrive in. Manifests of its files are saved in the folder `cache`, if it is given.
+
+    A file with a line of more than `max_line_bytes`, unpacked, is not read.
+    """
 
     root: Path
     cache: Path | None = None
+    max_line_bytes: int = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name."""
+
+    fingerprint: str = ""
+    files: Mapping[str, int] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -28,12 +40,12 @@ class Source(Protocol):
         """The name under which a build records what it was made from."""
         ...
 
-    def fingerprints(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, str | SourceError]:
-        """A hash of what was delivered for each of `days`, or the SourceError that says why it cannot be used."""
+    def delivered(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, Delivery | SourceError]:
+        """What was delivered for each of `days`, or the SourceError that says why it cannot be used."""
         ...
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """One sentence per file of `day`: name, size in bytes, hash. Raises SourceError if the delivery cannot be used."""
+        """One sentence per file of `day`: name, bytes, lines, hash. Raises SourceError if the delivery cannot be used."""
         ...
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
@@ -42,8 +54,4 @@ class Source(Protocol):
 
     def read(self, area: LandingArea, spark: Any, days: Sequence[date]) -> Any:
         """The delivered rows of `days` as a DataFrame, each with its day. Raises SourceError if a delivery cannot be used."""
-        ...
-
-    def damaged(self, area: LandingArea, days: Sequence[date]) -> dict[date, str]:
-        """The days whose delivery turns out to be damaged when it is read to its end, each with a sentence that says why."""
         ...

@@ -9,7 +9,8 @@ from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
-from backfill_assets.step.inputs import AcceptedBuilds, InputReader, delivered_for
+from backfill_assets.step.delivered import NO_DELIVERY, deliveries
+from backfill_assets.step.inputs import AcceptedBuilds, InputReader
 from backfill_assets.step.judge import Judgement
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -73,9 +74,9 @@ def _with_inputs(judgements: Iterable[Judgement]) -> dict[str, set[date]]:
 def _refuse_changed_inputs(table: Table, judgements: Iterable[Judgement], now: AcceptedBuilds, workspace: Workspace) -> None:
     """InputsChanged if an input was built again, and differently, after it was read: these rows would take that back."""
     reader = InputReader(table, now, workspace.calendar)
-    delivered = delivered_for(table, [judgement.day for judgement in judgements], workspace.area)
+    delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
     for judgement in judgements:
-        if delivered.get(judgement.day, "") != judgement.inputs.delivered:
+        if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
             raise InputsChanged(
                 f"The source files of {table.name} {judgement.day} changed while they were read. Nothing was written. Run it "
                 "again when they are complete."

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import SourceError
-from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, delivered_for, tables_read
+from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
+from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
@@ -34,14 +35,17 @@ def days_due(
     already: Collection[date] = (),
     failed: Collection[Partition] = (),
     rewritten: Mapping[Partition, str] = MappingProxyType({}),
+    accept: str = "",
 ) -> Due:
     """Sort `days`, in order.
 
     `force` are days to compute even if nothing has changed; `already`, days that this run has appended before (append_once);
     `failed`, partitions that block what needs them although an earlier version of them is accepted; `rewritten`, partitions
-    whose rows are not those that were accepted: they are computed again, and nothing is computed from them before.
+    whose rows are not those that were accepted: they are computed again, and nothing is computed from them before; `accept`,
+    files that may be empty or missing.
     """
-    calendar, due, delivered = workspace.calendar, Due(), delivered_for(table, days, workspace.area)
+    calendar, due = workspace.calendar, Due()
+    delivered = delivered_for(table, days, workspace.area, accepted, accept)
     for day in sorted(days):
         missing = lacking(table, day, accepted, calendar, due.compute, failed)
         if missing:
@@ -50,14 +54,14 @@ def days_due(
             )
             due.blocked[day] = f"needs {missing}{refused or ', of which there is no accepted build'}"
             continue
-        source, tables = delivered.get(day, ""), tables_read(table, day, accepted, calendar)
+        source, tables = delivered.get(day, NO_DELIVERY), tables_read(table, day, accepted, calendar)
         outdated = day in force or (table.name, day) in rewritten or _changed(table, day, due, accepted, tables, source)
-        due.inputs[day] = Inputs(tables, "" if isinstance(source, SourceError) else source)
+        due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
         if day in already or not outdated:
             due.up_to_date.append(day)
         elif isinstance(source, SourceError):
             due.undelivered[day] = str(source)
-        elif other := _of_another_delivery(table, day, accepted, source):
+        elif other := _of_another_delivery(table, day, accepted, source.fingerprint):
             due.blocked[day] = (
                 f"a rule compares it with {other} {day}, which was built from another delivery. Build both: "
                 f"`backfill run --partitions {day} --target {other},{table.name}`"
@@ -112,7 +116,7 @@ def _changed(
     due: Due,
     accepted: AcceptedBuilds,
     inputs: Mapping[str, Mapping[str, str]],
-    delivery: str | SourceError,
+    delivery: Delivered,
 ) -> bool:
     last = accepted.get((table.name, day))
     if last is None or change(table, last, inputs, delivery):

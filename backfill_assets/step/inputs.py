@@ -1,6 +1,6 @@
 """What a partition is computed from now, and what of it has changed since a build: code, delivery, inputs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import date
 from enum import StrEnum
 from functools import cache, partial
@@ -10,7 +10,8 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -18,10 +19,10 @@ AcceptedBuilds = Mapping[Partition, Build]
 
 
 class Inputs(NamedTuple):
-    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery's fingerprint."""
+    """What a partition is computed from: of each table read, the days' fingerprints; and the delivery."""
 
     tables: Mapping[str, Mapping[str, str]] = {}
-    delivered: str = ""
+    delivery: Delivery = NO_DELIVERY
 
 
 class Cause(StrEnum):
@@ -38,12 +39,6 @@ class Change(NamedTuple):
     cause: Cause
     table: str = ""
     day: str = ""
-
-
-def delivered_for(table: Table, days: Sequence[date], area: LandingArea) -> Mapping[date, str | SourceError]:
-    """The fingerprint of each day's delivery; nothing for a table without a source."""
-    source = table.source()
-    return source.fingerprints(area, days) if source else {}
 
 
 def tables_read(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, dict[str, str]]:
@@ -83,7 +78,7 @@ def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, 
     return day.isoformat(), accepted.get((table, day))
 
 
-def change(table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], delivery: str | SourceError) -> Change | None:
+def change(table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], delivery: Delivered) -> Change | None:
     """What changed since `last`: a damaged delivery, the code, the delivery, or the first input; None if nothing did.
 
     A delivery that was moved away since changes nothing: what was built from it stays right.
@@ -94,7 +89,7 @@ def change(table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], d
         return Change(Cause.CODE)
     if isinstance(delivery, NotDelivered):
         return None
-    if last.delivered != delivery:
+    if last.delivered != delivery.fingerprint:
         return Change(Cause.SOURCE)
     if last.inputs == inputs:
         return None
@@ -109,13 +104,13 @@ def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]
 
 def days_standing(table: Table, days: Collection[date], builds: Latest, workspace: Workspace) -> list[date]:
     """Those of `days` whose accepted build is of the code, the inputs and the delivery as they are now."""
-    delivered = delivered_for(table, sorted(days), workspace.area)
+    delivered = delivered_for(table, sorted(days), workspace.area, builds.accepted)
     reader = InputReader(table, builds.accepted, workspace.calendar)
 
     def stands(day: date) -> bool:
         last = builds.accepted.get((table.name, day))
         if last is None or (table.name, day) in builds.rewritten:
             return False
-        return change(table, last, reader.of(day), delivered.get(day, "")) is None
+        return change(table, last, reader.of(day), delivered.get(day, NO_DELIVERY)) is None
 
     return [day for day in days if stands(day)]

@@ -58,7 +58,7 @@ def _with_own(inputs: Inputs, table: Table, days: Iterable[date], fingerprints: 
     own = {day.isoformat(): fingerprints[day] for day in days if day in fingerprints}
     if not own:
         return inputs
-    return Inputs({**inputs.tables, table.name: {**inputs.tables.get(table.name, {}), **own}}, inputs.delivered)
+    return Inputs({**inputs.tables, table.name: {**inputs.tables.get(table.name, {}), **own}}, inputs.delivery)
 
 
 def record(
@@ -86,7 +86,8 @@ def record(
         samples=dict(profile.samples),
         day_fingerprints=dict(profile.day_fingerprints),
         inputs=judgement.inputs.tables,
-        delivered=judgement.inputs.delivered,
+        delivered=judgement.inputs.delivery.fingerprint,
+        files=dict(judgement.inputs.delivery.files),
         input_versions=dict(versions or {}),
         checks=verdicts_of(audited) if audited else (),
         rules=table.rules_version,
@@ -95,6 +96,7 @@ def record(
         seconds=round(seconds, 3),
         write_mode=request.write_mode,
         spark_conf=dict(request.spark_conf),
+        accept=request.accept,
         identity=request.identity,
         plan=request.plan,
         who=request.who,

@@ -14,7 +14,7 @@ class StepRequest:
     """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
 
     `planned` are the partitions of the request's plan, `force_days` the days of the table that the plan forces; `force` applies
-    to every day requested.
+    to every day requested. `accept` names files, separated by commas, that may be empty or missing.
     """
 
     run: str
@@ -27,6 +27,7 @@ class StepRequest:
     who: str = ""
     reason: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    accept: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "identity", self.identity or self.run)

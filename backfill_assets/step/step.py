@@ -35,8 +35,10 @@ from backfill_assets.workspace import Workspace
 Versions = Mapping[str, int]
 # How often a step is computed because its inputs are built again meanwhile.
 TRIES = 3
-# With these, no file need be looked at for the damage that may have caused it.
-NOT_OF_ROWS = (UsageError, ServiceUnavailable)
+# These are about the step: to be computed again; built, and not to be recorded as failed later; not to be computed at all.
+NOT_OF_DAYS = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
+# If so many days fail one after the other before any was built, it is not the days.
+FAILED_FIRST = 3
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Step:
             already=self._appended(days),
             failed=failed_partitions(table, request, builds, self.workspace),
             rewritten=builds.rewritten,
+            accept=request.accept,
         )
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
@@ -125,17 +128,31 @@ class Step:
             return []
         try:
             return self._attempt(due, accepted, versions)
-        except (InputsChanged, NotRecorded):  # to be computed again; or built, and not to be recorded as failed later
+        except (InputsChanged, NotRecorded):
             raise
         except Exception as error:
-            # One damaged file makes Spark drop the work on all of them: name its day, and compute the others again.
-            source, area = self.table.source(), self.workspace.area
-            damaged = source.damaged(area, due.compute) if source and not isinstance(error, NOT_OF_ROWS) else {}
-            if not damaged:
-                self._fail(dict.fromkeys(due.compute, f"{type(error).__name__}: {str(error)[:2000]}"), due)
+            # Spark drops the work on all files for one that it cannot read.
+            of_days = self.table.source() and not isinstance(error, NOT_OF_DAYS)
+            built = self._one_by_one(due, accepted, versions) if of_days and len(due.compute) > 1 else []
+            if not built:
+                self._fail(dict.fromkeys(due.compute, _text(error)), due)
                 raise
-        rest = replace(due, compute=[day for day in due.compute if day not in damaged])
-        return self._fail(damaged, due) + self._compute(rest, accepted, versions)
+            return built
+
+    def _one_by_one(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
+        """Build each day by itself, and record those that fail; nothing, and no record, if none of the first can be built."""
+        built: list[Build] = []
+        failed: dict[date, str] = {}
+        for day in due.compute:
+            try:
+                built += self._attempt(replace(due, compute=[day]), accepted, versions)
+            except NOT_OF_DAYS:
+                raise
+            except Exception as error:
+                failed[day] = _text(error)
+                if not built and len(failed) == FAILED_FIRST:
+                    break
+        return built + self._fail(failed, due) if built else []
 
     def _attempt(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
         started = time.monotonic()
@@ -158,3 +175,7 @@ class Step:
         builds = [record(each, self.table, self.request, at=at) for each in judgements]
         ledger.append(builds)
         return builds
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:2000]}"

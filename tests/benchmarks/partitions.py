@@ -24,6 +24,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selector, select
 from backfill_assets.plan.status import State, Status, status_of
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -38,8 +39,8 @@ class Delivered:
 
     name = "outage_events"
 
-    def fingerprints(self, area: Any, days: Sequence[date]) -> dict[date, str]:
-        return dict.fromkeys(days, "f" * 32)
+    def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery]:
+        return dict.fromkeys(days, Delivery("f" * 32))
 
 
 def tables() -> list[Table]:

@@ -22,8 +22,8 @@ from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.step.inputs import delivered_for
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.step.delivered import deliveries
 
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
 REJECTED = "raw/rejected_lines"
@@ -57,9 +57,9 @@ def kept(home: Path, table: str, version: str) -> str:
 
 def build_of(code_version: str = rejected_lines.version, plan: str = "") -> Build:
     """The accepted build of the one day, from the sample's file."""
-    delivered = delivered_for(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
-    assert isinstance(delivered, str)
-    return Build(REJECTED, DAY, "accepted", "r", code_version, delivered=delivered, plan=plan, at=NOW)
+    delivered = deliveries(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
+    assert isinstance(delivered, Delivery)
+    return Build(REJECTED, DAY, "accepted", "r", code_version, delivered=delivered.fingerprint, plan=plan, at=NOW)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.step.inputs import delivered_for
+from backfill_assets.step.delivered import deliveries
 from tests.cli.test_app import backfill
 from tests.deliveries import day, days
 from tests.environment import SAMPLE
@@ -29,8 +29,10 @@ CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18
 def home(tmp_path_factory) -> Path:
     """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
     home = tmp_path_factory.mktemp("home")
-    delivered: Any = delivered_for(rejected_lines, [day(0)], LandingArea(SAMPLE))[day(0)]
-    first = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, delivered=delivered, delta_version=0)
+    delivered: Any = deliveries(rejected_lines, [day(0)], LandingArea(SAMPLE))[day(0)]
+    first = Build(
+        NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, delivered=delivered.fingerprint, delta_version=0
+    )
     second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, delivered="other files", delta_version=0)
     third = Build(
         NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"

@@ -205,7 +205,7 @@ class Server:
                         build,
                         fingerprint=f"{table.name}{day}",
                         inputs=due.inputs[day].tables,
-                        delivered=due.inputs[day].delivered,
+                        delivered=due.inputs[day].delivery.fingerprint,
                     )
                 self.record.add([build])
 

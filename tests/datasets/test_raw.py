@@ -2,10 +2,13 @@
 
 import json
 from datetime import date
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from backfill_assets.datasets.outages.raw import outage_events, rejected_lines
+from backfill_assets.datasets.outages.raw import NEEDED, outage_events, reason, rejected_lines, with_fields
 from tests.deliveries import change
 
 
@@ -21,6 +24,13 @@ def lines(spark, *found: str):
         pytest.param("hello", "not JSON", id="a word"),
         pytest.param(json.dumps(change())[:-20], "not JSON", id="a line cut off"),
         pytest.param(json.dumps(change()) * 2, "not JSON", id="two objects on a line"),
+        pytest.param(json.dumps(change()) + "]" + json.dumps(change()), "not JSON", id="what ends a list, and a second object"),
+        pytest.param(json.dumps(change()) + "] garbage", "not JSON", id="what ends a list, and a word"),
+        pytest.param(json.dumps(change()) + "} garbage", "not JSON", id="what ends an object, and a word"),
+        pytest.param(json.dumps(change()) + "]}", "not JSON", id="what ends both"),
+        pytest.param(json.dumps(change()) + "}]", "not JSON", id="what ends both, the other way round"),
+        pytest.param(json.dumps(change()).replace('"', "'"), "not JSON", id="single quotes"),
+        pytest.param(json.dumps(change(n_devices=float("nan"))), "not JSON", id="a number that is none"),
         pytest.param("[]", "not an object", id="a list"),
         pytest.param(json.dumps([change()]), "not an object", id="an object in a list"),
         pytest.param("7", "not an object", id="a number"),
@@ -29,7 +39,17 @@ def lines(spark, *found: str):
         pytest.param(json.dumps(change(_op=None)), "no _op", id="no change"),
         pytest.param(json.dumps(change(_captured_at=None)), "no _captured_at", id="no time of capture"),
         pytest.param(json.dumps(change(_op="X")), "unknown _op X", id="a change of a new kind"),
-        pytest.param(json.dumps(change(_captured_at="soon")), "_captured_at is not a time", id="a time that is none"),
+        *(
+            pytest.param(json.dumps(change(_captured_at=text)), "_captured_at is not a time", id=f"a time as {text!r}")
+            for text in (
+                "soon",
+                "12:30:00",
+                "2019-08-15",
+                "2019-08-15 12:01:00",
+                "2019-08-15T12:01:00+02:00",
+                "2019-02-29T12:01:00Z",
+            )
+        ),
     ],
 )
 def test_a_line_that_is_no_change_is_kept_beside_with_the_reason(spark, line, reason):
@@ -60,3 +80,83 @@ def test_a_null_field_is_null_and_not_unknown(spark):
 def test_every_line_is_either_a_change_or_rejected(spark):
     found = lines(spark, *[json.dumps(change(str(n))) for n in range(5)], "{", "[]")
     assert (outage_events(found).count(), rejected_lines(found).count()) == (5, 2)
+
+
+# Pieces that JSON is made of, and what is often found where it should be.
+PIECES = (
+    "{", "}", "[", "]", ":", ",", '"', "'", "\\", "\\u", "\\ud800", "null", "true", "NaN", "Infinity", "-Infinity", "01", "1.",
+    ".5", "+1", "1e999", "-0", "/*x*/", "//", "#", "a:1", " ", "\t", "\x00", "\x0b", "\x1f", "\x7f", "\u00a0", "\u3000",
+    "\ufeff", "\u2028",
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -7,
+    1.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "é",
+    "\ud800",
+    [],
+    [1, {"a": None}],
+    {},
+    {"a": {"b": []}},
+)
+
+
+@st.composite
+def spoiled_lines(draw) -> bytes:
+    """A change, in JSON, with other fields beside its own, into which up to three pieces or bytes have been put."""
+    fields = change() | draw(st.dictionaries(st.sampled_from(["", "a", "b}", "cause"]), st.sampled_from(VALUES), max_size=3))
+    line = json.dumps(fields, ensure_ascii=draw(st.booleans())).encode(errors="replace")
+    for _ in range(draw(st.integers(0, 3))):
+        piece = draw(st.sampled_from(PIECES).map(str.encode) | st.sampled_from([b"\xff", b"\xc3", b"\xed\xa0\x80"]))
+        at = draw(st.sampled_from([0, len(line)]) | st.integers(0, len(line)))
+        line = line[:at] + piece + line[at + draw(st.integers(0, 1)) :]
+    return line
+
+
+def fields_in(line: bytes) -> set[str] | None:
+    """The names of the fields of a line, as Python reads it strictly; None for what is not one JSON object in UTF-8."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        fields = json.loads(line.decode(), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return None
+    return set(fields) if isinstance(fields, dict) else None
+
+
+def test_what_python_does_not_read_as_one_object_is_rejected(spark):
+    """A thousand lines in one job of Spark; making them takes half of the time."""
+    spoiled = set[bytes]()
+
+    @settings(max_examples=1000, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
+    @given(spoiled_lines())
+    def generate(line):
+        spoiled.add(line)
+
+    generate()
+    rows = [(date(2019, 8, 15), "a.jsonl", bytearray(line)) for line in spoiled]
+    as_bytes = spark.createDataFrame(rows, "arrival_day DATE, source_file STRING, bytes BINARY")
+    read = with_fields(as_bytes.withColumn("line", as_bytes["bytes"].cast("string"))).withColumn("reason", reason())
+    accepted = {bytes(row.bytes) for row in read.where("reason IS NULL").select("bytes").collect()}
+    objects = {line for line in spoiled if (names := fields_in(line)) is not None and names.issuperset(NEEDED)}
+    assert accepted - objects == set()
+    assert len(accepted) > 0.9 * len(objects)  # the rest have another value where a time or a kind of change should be
+    assert min(len(objects), len(spoiled - objects)) > 150
+
+
+def test_a_line_that_is_not_utf_8_is_rejected_and_kept_with_the_bytes_replaced(spark):
+    line = json.dumps(change(cause="caf?")).encode().replace(b"?", b"\xe9")
+    rows = spark.createDataFrame(
+        [(date(2019, 8, 15), "a.jsonl", bytearray(line))], "arrival_day DATE, source_file STRING, l BINARY"
+    )
+    found = rows.selectExpr("arrival_day", "source_file", "CAST(l AS STRING) AS line")
+    rejected = [(row.reason, row.line) for row in rejected_lines(found).collect()]
+    assert rejected == [("not UTF-8", line.decode(errors="replace"))]
+    assert outage_events(found).collect() == []

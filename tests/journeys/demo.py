@@ -51,7 +51,7 @@ def token_of(home: Path) -> str:
     """The token in the environment of the processes that start runs on this home; empty as long as there are none."""
     record = servers_record(home)
     with suppress(psutil.Error):
-        return psutil.Process(record.children["run-starter"]).environ().get(TOKEN_VARIABLE, "") if record else ""
+        return psutil.Process(record.children["run-starter"].pid).environ().get(TOKEN_VARIABLE, "") if record else ""
     return ""
 
 

@@ -79,7 +79,7 @@ def test_a_damaged_file_fails_its_day_and_blocks_what_needs_it_and_nothing_else(
 
 def test_the_end_of_the_run_names_the_day_the_file_and_what_waits(station: Station, exercise: str):
     file = f"outage_events/year=2019/month={BAD:%m}/day={BAD:%d}/events.jsonl.gz"
-    damaged = f"failed: raw/rejected_lines {BAD}: the source for {BAD} is damaged: {file} cannot be read to its end"
+    damaged = f"failed: raw/rejected_lines {BAD}: the source for {BAD} cannot be used: {file} cannot be read to its end"
     assert damaged in exercise
     assert "blocked: staging/outages 2019-09-03..2019-09-05" in exercise
     assert "then `backfill resume" in exercise.replace("\n", " ")

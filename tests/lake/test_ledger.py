@@ -5,7 +5,7 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
@@ -40,6 +40,15 @@ def test_a_build_recorded_twice_counts_once(tmp_path):
     ledger.append([FULL])
     ledger.append([FULL])
     assert ledger.builds() == [FULL]
+
+
+def test_builds_of_a_ledger_that_had_fewer_columns_are_read_beside_new_ones(tmp_path):
+    ledger, later = Ledger(str(tmp_path)), ("files", "accept", "spark_conf")
+    write_deltalake(ledger.path, to_arrow([FULL]).drop_columns(later), partition_by=["table"])
+    ledger.append([replace(FULL, run="second")])
+    builds = {build.run: build for build in ledger.builds()}
+    assert (builds["r"].files, builds["r"].accept, builds["r"].spark_conf) == ({}, "", {})
+    assert builds["second"] == replace(FULL, run="second")
 
 
 def test_other_tables_are_not_read(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.windows import itself, same_day, window
@@ -16,13 +17,13 @@ from tests.deliveries import day
 CALENDAR = Calendar(day(0), day(9))
 
 
-class Delivery:
+class Lines:
     """A file of lines each day; none on the last."""
 
     name = "lines"
 
-    def fingerprints(self, area: Any, days: Sequence[date]) -> dict[date, str | SourceError]:
-        return {at: NotDelivered(f"no source for {at}") if at == day(9) else f"lines of {at}" for at in days}
+    def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
+        return {at: NotDelivered(f"no source for {at}") if at == day(9) else Delivery(f"lines of {at}") for at in days}
 
     def described(self, area: Any, day: date) -> list[str]:
         return [f"lines of {day}"]
@@ -32,11 +33,8 @@ class Delivery:
 
     def read(self, area: Any, spark: Any, days: Any) -> Any: ...
 
-    def damaged(self, area: Any, days: Any) -> Any:
-        return {}
 
-
-@table("raw/a", partition_by="arrival_day", columns="arrival_day DATE", reads={"lines": Delivery()}, version="1")
+@table("raw/a", partition_by="arrival_day", columns="arrival_day DATE", reads={"lines": Lines()}, version="1")
 def raw(lines): ...
 
 

@@ -13,7 +13,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.step.due import days_due
 from tests.deliveries import day, days
-from tests.plan.chain import CALENDAR, Delivery, built, history, outages, raw, up_to_date, updates
+from tests.plan.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
 
 CHAIN = (raw, updates, outages, history)
@@ -57,12 +57,14 @@ def test_other_files_than_before_are_told_from_other_inputs():
 
 
 def test_a_damaged_delivery_makes_its_day_outdated_and_says_how():
-    class Damaged(Delivery):
-        def fingerprints(self, area, days):
-            return {at: SourceError(f"the source for {at} is damaged") for at in days}
+    class Damaged(Lines):
+        def delivered(self, area, days):
+            return {at: SourceError(f"the source for {at} cannot be used") for at in days}
 
     damaged = replace(raw, reads={"lines": Damaged()})
-    assert status_at(damaged, 3, delivered(3)) == PartitionStatus(State.SOURCE_CHANGED, "the source for 2019-08-18 is damaged")
+    assert status_at(damaged, 3, delivered(3)) == PartitionStatus(
+        State.SOURCE_CHANGED, "the source for 2019-08-18 cannot be used"
+    )
 
 
 def test_a_changed_input_is_named_with_its_day():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,16 @@ LANDED = [REJECTED, RAW]
 FILE = "outage_events/year=2019/month=08/day=16/events.jsonl"
 
 
+UNREADABLE = (
+    "the source for {{day}} cannot be used: {{file}} cannot be read to its end (Error -3 while decompressing data: "
+    "incorrect {what} check)"
+)
+INCOMPLETE = (
+    "the source for {day} may be incomplete: NAME WHY. The day stays as it was. Deliver what is lacking, or accept it: "
+    "`backfill run --partitions {day} --accept NAME`"
+)
+
+
 @pytest.fixture
 def small(tmp_path, spark) -> World:
     """Two days, each of forty changes of outages that began on the first."""
@@ -36,18 +47,18 @@ def no_files(path: Path) -> str:
 
 def nothing_packed(path: Path) -> str:
     path.write_bytes(gzip.compress(b""))
-    return "the source for {day} holds no rows: {file}"
+    return "the source for {day} may be incomplete: {file} has no lines. "
 
 
 def blank_lines(path: Path) -> str:
     path.write_bytes(gzip.compress(b"\n  \n"))
-    return "the source for {day} holds no rows: {file}"
+    return "the source for {day} may be incomplete: {file} has no lines. "
 
 
 def cut_off_packed(path: Path) -> str:
     path.write_bytes(path.read_bytes()[:-20])
     return (
-        "the source for {day} is damaged: {file} cannot be read to its end "
+        "the source for {day} cannot be used: {file} cannot be read to its end "
         "(Compressed file ended before the end-of-stream marker was reached)"
     )
 
@@ -56,17 +67,54 @@ def corrupt_packed(path: Path) -> str:
     packed = bytearray(path.read_bytes())
     packed[-6] ^= 0xFF
     path.write_bytes(bytes(packed))
-    return "the source for {day} is damaged: {file} cannot be read to its end (CRC check failed"
+    return UNREADABLE.format(what="data")
 
 
 def not_packed_at_all(path: Path) -> str:
     path.write_text("no gzip")
-    return "the source for {day} is damaged: {file} cannot be read to its end (Not a gzipped file (b'no'))"
+    return UNREADABLE.format(what="header")
 
 
 def cut_off_plain(path: Path) -> str:
     path.with_name("more.jsonl").write_text(json.dumps(change("1"))[:-9])
-    return "the source for {day} is damaged: {more} is cut off"
+    return "the source for {day} cannot be used: {more} is cut off"
+
+
+def zeros_behind_packed(path: Path) -> str:
+    path.write_bytes(path.read_bytes() + bytes(512))
+    return UNREADABLE.format(what="header")
+
+
+def a_line_too_long(path: Path) -> str:
+    path.write_bytes(path.read_bytes() + gzip.compress(json.dumps(change("1", cause=" " * 2**24)).encode()))
+    return (
+        "the source for {day} cannot be used: {file} has a line of 16777544 bytes, more than BACKFILL_MAX_LINE_BYTES=16777216"
+    )
+
+
+def a_link_to_itself(path: Path) -> str:
+    path.with_name("more.jsonl").symlink_to("more.jsonl")
+    return "the source for {day} cannot be used: {more} cannot be read (Too many levels of symbolic links)"
+
+
+def a_name_of_other_bytes(path: Path) -> str:
+    shutil.copy(path, path.with_name("more\udce9.jsonl.gz"))
+    return "the source for {day} cannot be used: {bytes} has a name that is not UTF-8. Rename it"
+
+
+def a_colon_in_the_name(path: Path) -> str:
+    shutil.copy(path, path.with_name("T10:00.jsonl.gz"))
+    return "the source for {day} cannot be used: {colon} has a colon in its name, with which Spark cannot read it. Rename it"
+
+
+def one_empty_file_of_two(path: Path) -> str:
+    path.with_name("more.jsonl").write_text("")
+    return INCOMPLETE.replace("NAME", "{more}").replace("WHY", "has no lines")
+
+
+def a_file_of_before_is_gone(path: Path) -> str:
+    path.rename(path.with_name("other.jsonl.gz"))
+    return INCOMPLETE.replace("NAME", "{file}").replace("WHY", "is not there any more")
 
 
 def another_line(path: Path) -> str:
@@ -84,6 +132,13 @@ WAYS = {
     "a corrupt gzip": corrupt_packed,
     "no gzip at all": not_packed_at_all,
     "a plain file cut off beside a whole one": cut_off_plain,
+    "a gzip with zeros behind it": zeros_behind_packed,
+    "a line too long to be held": a_line_too_long,
+    "a file that cannot be opened": a_link_to_itself,
+    "a name that is not UTF-8": a_name_of_other_bytes,
+    "a name that Spark cannot read": a_colon_in_the_name,
+    "an empty file among several": one_empty_file_of_two,
+    "a file of the accepted build that is gone": a_file_of_before_is_gone,
 }
 
 
@@ -108,7 +163,9 @@ def spoiled(tmp_path_factory, spark) -> Spoiled:
     before = world.rows(RAW)
     for at, (way, spoil) in zip(every, WAYS.items(), strict=True):
         path = world.folder(at) / "events.jsonl.gz"
-        names = {"file": path.relative_to(world.landing), "more": path.with_name("more.jsonl").relative_to(world.landing)}
+        others = {"more": "more.jsonl", "bytes": "more\\xe9.jsonl.gz", "colon": "T10:00.jsonl.gz"}
+        names = {"file": path.relative_to(world.landing)}
+        names |= {key: path.with_name(name).relative_to(world.landing) for key, name in others.items()}
         messages[way] = spoil(path).format(day=at, landing=world.landing, **names)
     return Spoiled(world, messages, before, world.run(every, LANDED, run="second"))
 
@@ -141,7 +198,7 @@ def test_lines_that_are_no_changes_are_rejected_with_file_and_reason(small):
         "null": "not an object",
         '{"_op": "I", "_captured_at": "2019-08-16T00:00:00Z"}': "no outageNumber",
         '{"outageNumber": "1", "_op": "X", "_captured_at": "2019-08-16T00:00:00Z"}': "unknown _op X",
-        '{"outageNumber": "1", "_op": "I", "_captured_at": "soon"}': "_captured_at is not a time",
+        '{"outageNumber": "1", "_op": "I", "_captured_at": "12:30:00"}': "_captured_at is not a time",
         '{"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-16T00:00:00Z"} {"outageNumber": "2"}': "not JSON",
     }
     small.write(day(1), [*(change(str(n)) for n in range(200)), *bad], "events.jsonl")
@@ -221,12 +278,20 @@ def test_a_file_delivered_twice_is_once_in_staging(small):
 
 
 def test_a_file_may_have_any_name(small):
-    names = ["100%25.jsonl", "a+b.jsonl", "two words.jsonl", "x[1]{2}*.jsonl", "übersicht.jsonl.gz"]
+    names = [
+        "100%25.jsonl",
+        "a+b.jsonl",
+        "two words.jsonl",
+        "x[1]{2}*.jsonl",
+        "übersicht.jsonl.gz",
+        "a\u3000b.jsonl",
+        "c\u00a0d\x85.jsonl",
+    ]
     for name in names:
         small.write(day(1), [change("90")], name)
     small.run(days(1), LANDED)
     found = [row["source_file"].split("/")[-1] for row in small.rows(RAW) if row["outageNumber"] == "90"]
-    assert sorted(found) == names
+    assert sorted(found) == sorted(names)
 
 
 def test_an_upload_under_way_is_not_a_delivery_yet(small):

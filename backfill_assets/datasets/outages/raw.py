@@ -18,6 +18,10 @@ FIELDS = (
 )  # fmt: skip
 NEEDED = ("outageNumber", "_op", "_captured_at")
 CHANGES = ("I", "U", "D")
+# `_captured_at`, as a pattern of LIKE: of a time alone, Spark would make one of today.
+CAPTURED_AT = "____-__-__T__:__:__Z"
+# JSON as RFC 8259 has it. Spark takes 'single quotes' and NaN too unless told not to.
+STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 # More unreadable lines than this, and the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05
 
@@ -36,7 +40,9 @@ LANDED = Landing("outage_events")
 def rejected_lines(lines: DataFrame) -> DataFrame:
     """One row per line that could not be read, and why."""
     read = with_fields(lines).withColumn("reason", reason())
-    return read.where("reason IS NOT NULL").select("arrival_day", "source_file", "line", "reason")
+    # Bytes that are not UTF-8 would make the table unreadable for others: here, and here only, they become U+FFFD.
+    line = F.make_valid_utf8("line").alias("line")
+    return read.where("reason IS NOT NULL").select("arrival_day", "source_file", line, "reason")
 
 
 @table(
@@ -63,8 +69,11 @@ def outage_events(lines: DataFrame) -> DataFrame:
 
 
 def with_fields(lines: DataFrame) -> DataFrame:
-    """Each line's fields as a map of text; null where the line is not a JSON object."""
-    fields = F.from_json("line", "MAP<STRING, STRING>")
+    """Each line's fields as a map of text; null where the line does not begin with a JSON object.
+
+    Of a field named twice the last one counts, as in Python.
+    """
+    fields = F.from_json("line", "MAP<STRING, STRING>", STRICT)
     # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It does not repeat one with a
     # partition's number in it; that is never negative, so this changes no value. (With rand() it repeats it all the same.)
     return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
@@ -80,19 +89,23 @@ def unknown_fields() -> Column:
 
 def more_than_one() -> Column:
     """Whether anything follows the line's object, such as a second object without a line break. Spark would ignore it."""
-    # With one closing brace, at the end, nothing follows; only other lines are parsed again, as a list.
+    # With one closing brace, at the end, nothing follows. Only other lines are parsed again, as the one value of a list and as
+    # that of an object. Spark ignores what follows the end of either, and nothing can end both.
     braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
     ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
-    all_of_it = F.from_json(F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>")
-    return F.when(ends_with_it, False).otherwise(F.coalesce(F.size(all_of_it), F.lit(0)) != 1)
+    in_list = F.from_json(F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>", STRICT)
+    in_object = F.from_json(F.concat(F.lit('{"":'), "line", F.lit("}")), "MAP<STRING, STRING>", STRICT)
+    return F.when(ends_with_it, False).otherwise((F.coalesce(F.size(in_list), F.lit(0)) != 1) | in_object.isNull())
 
 
 def reason() -> Column:
     """Why a line cannot be read; null where it can."""
     fields = F.col("fields")
-    checks = F.when(fields.isNull(), F.when(F.try_parse_json("line").isNull(), "not JSON").otherwise("not an object"))
+    checks = F.when(~F.is_valid_utf8("line"), "not UTF-8")
+    checks = checks.when(fields.isNull(), F.when(F.try_parse_json("line").isNull(), "not JSON").otherwise("not an object"))
     checks = checks.when(more_than_one(), "not JSON")
     for name in NEEDED:
         checks = checks.when(fields[name].isNull(), f"no {name}")
     checks = checks.when(~fields["_op"].isin(*CHANGES), F.concat(F.lit("unknown _op "), fields["_op"]))
-    return checks.when(fields["_captured_at"].try_cast("timestamp").isNull(), "_captured_at is not a time")
+    time = fields["_captured_at"]
+    return checks.when(~time.like(CAPTURED_AT) | time.try_cast("timestamp").isNull(), "_captured_at is not a time")

@@ -1,0 +1,62 @@
+"""What was delivered for each day, held against the delivery that its accepted build was made from.
+
+A delivery may lack rows although every file of it can be read: a file has no lines, or one that was there before is not there
+any more. Such a day is refused until the files come, or whoever asks for the build accepts them by name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from shlex import quote
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import SourceError
+from backfill_assets.lake.record import Build
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.tables.declaration import Table
+
+NO_DELIVERY = Delivery()
+COMMA = re.compile(r"\s*,\s*")
+Delivered = Delivery | SourceError
+Deliveries = Mapping[date, Delivered]
+
+
+def delivered_for(
+    table: Table, days: Sequence[date], area: LandingArea, accepted: Mapping[Partition, Build], accept: str = ""
+) -> Deliveries:
+    """Each day's delivery, or the SourceError that says why it is not used; nothing for a table without a source.
+
+    `accepted` holds the accepted builds; `accept` names files that may be empty or missing, separated by commas.
+    """
+    return {
+        day: each if isinstance(each, SourceError) else _complete(day, each, accepted.get((table.name, day)), accept)
+        for day, each in deliveries(table, days, area).items()
+    }
+
+
+def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:
+    """The same, whatever earlier builds were made from."""
+    source = table.source()
+    return source.delivered(area, days) if source else {}
+
+
+def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) -> Delivered:
+    if before and before.delivered == delivery.fingerprint:
+        return delivery
+    files_before = before.files if before else {}
+    # A file that was accepted without lines stays accepted.
+    lacking = {name: "has no lines" for name, lines in delivery.files.items() if not lines and files_before.get(name) != 0}
+    lacking |= {name: "is not there any more" for name in files_before if name not in delivery.files}
+    lacking = {name: why for name, why in lacking.items() if _listed(name) not in _listed(accept)}
+    if not lacking:
+        return delivery
+    reasons, names = "; ".join(f"{name} {why}" for name, why in lacking.items()), quote(",".join(lacking))
+    return SourceError(
+        f"the source for {day} may be incomplete: {reasons}. The day stays as it was. Deliver what is lacking, or accept it: "
+        f"`backfill run --partitions {day} --accept {names}`"
+    )
+
+
+def _listed(names: str) -> str:
+    """Names in a list as it is compared: a name may itself hold commas."""
+    return f",{COMMA.sub(',', names.strip())},"

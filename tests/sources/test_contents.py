@@ -1,0 +1,96 @@
+"""What reading a file in pieces shows of it, against what reading it whole does."""
+
+import gzip
+import hashlib
+import resource
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from backfill_assets.sources.contents import Lines, read_contents, unpacked
+from tests.sources.files import LINE, put
+
+PACKED = gzip.compress(LINE.encode())
+TRUNCATED = "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
+BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: incorrect header check)"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines", "fault"),
+    [
+        pytest.param("a.jsonl", LINE, 1, "", id="a line"),
+        pytest.param("a.jsonl", " \t\n\n\r\n", 0, "", id="blank lines"),
+        pytest.param("a.jsonl", "", 0, "", id="nothing"),
+        pytest.param("a.jsonl", b"\xef\xbb\xbf", 0, "", id="a byte order mark"),
+        pytest.param("a.jsonl", LINE + LINE[:-1], 2, "", id="a last line that is whole and not ended"),
+        pytest.param("a.jsonl", LINE + '{"outage', 2, "is cut off", id="half a line"),
+        pytest.param("a.jsonl", "[" * 100_000, 1, "is cut off", id="half a line, deeply nested"),
+        pytest.param("a.jsonl", '{"a": "é"}'.encode()[:8], 1, "is cut off", id="half a character"),
+        pytest.param("a.jsonl.gz", LINE, 1, "", id="a packed line"),
+        pytest.param("a.jsonl.gz", "\n", 0, "", id="a packed blank line"),
+        pytest.param("a.jsonl.gz", LINE[:-5], 1, "is cut off", id="a packed half line"),
+        pytest.param("a.jsonl.gz", b"", 0, "", id="an empty file that should be packed"),
+        pytest.param("a.jsonl.gz", PACKED * 3, 3, "", id="three packed files in one"),
+        pytest.param("a.jsonl.gz", PACKED[:-1], 1, TRUNCATED, id="a packed file cut off"),
+        pytest.param("a.jsonl.gz", PACKED[:12], 1, TRUNCATED, id="its beginning"),
+        pytest.param("a.jsonl.gz", PACKED + bytes(512), 1, BAD_HEADER, id="a packed file with zeros behind it"),
+        pytest.param("a.jsonl.gz", PACKED + b"\0", 1, TRUNCATED, id="a packed file with one zero behind it"),
+        pytest.param("a.jsonl.gz", b"no gzip", 0, BAD_HEADER, id="no packed file at all"),
+    ],
+)
+def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(tmp_path, name, text, lines, fault):
+    file = put(tmp_path, name, text)
+    contents = read_contents(file)
+    assert (contents.lines, contents.fault) == (lines, fault)
+    assert contents.size == file.stat().st_size
+    assert contents.content == hashlib.blake2b(file.read_bytes()).hexdigest()[:32]
+
+
+@given(st.lists(st.binary(max_size=6) | st.sampled_from([b"\n", b"\r", b"\r\n", b" ", b"\t"]), max_size=12))
+@example([b"a\r", b"\nb"])
+@example([b"", b"a", b"", b"\n"])
+def test_lines_are_counted_however_the_pieces_fall(pieces):
+    lines, whole = Lines(), b"".join(pieces).removeprefix(b"\xef\xbb\xbf").splitlines()
+    for piece in pieces:
+        lines.add(piece)
+    lines.end()
+    assert lines.count == sum(1 for line in whole if line.strip(b" \t"))
+    assert lines.longest == max(map(len, whole), default=0)
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(1, 60), st.integers(0, 40), st.binary(max_size=3))
+def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut, behind):
+    packed = b"".join(map(gzip.compress, members)) + behind
+    packed = packed[: len(packed) - cut]
+    pieces = [packed[at : at + length] for at in range(0, len(packed), length)]
+    try:
+        text = b"".join(unpacked(pieces))
+    except (EOFError, zlib.error):
+        text = None
+    try:
+        expected = gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error):
+        expected = None
+    assert text == expected or (text is None and packed.endswith(b"\0"))
+
+
+def line_of(size: int, path: Path) -> Path:
+    """A file whose one line has `size` bytes, packed into a thousandth of that."""
+    packer, part = zlib.compressobj(wbits=31), b" " * 2**20
+    with path.open("wb") as file:
+        for _ in range(size // len(part)):
+            file.write(packer.compress(part))
+        file.write(packer.flush())
+    return path
+
+
+def test_a_line_far_longer_than_memory_should_hold_is_measured_and_not_held(tmp_path):
+    file = line_of(256 * 2**20, tmp_path / "a.jsonl.gz")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    contents = read_contents(file)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # in KiB
+    assert contents.longest_line == 256 * 2**20
+    assert grown < 96 * 2**10

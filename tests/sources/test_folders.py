@@ -1,0 +1,73 @@
+"""Which files belong to which day."""
+
+import pytest
+
+from backfill_assets.sources.folders import files_by_day
+from tests.deliveries import day, days
+from tests.sources.files import put
+
+BELONGS = {
+    "a folder of a year, a month and a day": "year=2019/month=08/day=15/events.jsonl",
+    "a folder within it": "year=2019/month=08/day=15/late/more.json.gz",
+    "a folder named for the day": "2019-08-15/events.ndjson",
+    "a file named for the day": "2019-08-15.jsonl.gz",
+    "a file whose name begins with the day": "2019-08-15T1000-north.jsonl",
+}
+DOES_NOT = {
+    "another day": "year=2019/month=08/day=16/events.jsonl",
+    "another month": "year=2019/month=09/day=15/events.jsonl",
+    "another year's file": "2018-08-15.jsonl",
+    "another ending": "2019-08-15.csv",
+    "an upload under way": "year=2019/month=08/day=15/_temporary/events.jsonl",
+    "a hidden file": "2019-08-15/.events.jsonl",
+    "a folder whose name only begins with the day": "2019-08-15-old/events.jsonl",
+    "a day of one digit": "year=2019/month=8/day=15/events.jsonl",
+    "a week": "2019-W33-4.jsonl",
+    "no day of any month": "2019-08-32.jsonl",
+}
+
+
+@pytest.mark.parametrize("name", BELONGS.values(), ids=BELONGS)
+def test_a_file_of_the_day_is_found(tmp_path, name):
+    file = put(tmp_path, name)
+    assert files_by_day(tmp_path, [day(0)]) == {day(0): [file]}
+
+
+@pytest.mark.parametrize("name", DOES_NOT.values(), ids=DOES_NOT)
+def test_anything_else_is_not(tmp_path, name):
+    put(tmp_path, name)
+    assert files_by_day(tmp_path, [day(0)]) == {day(0): []}
+
+
+def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
+    put(tmp_path, BELONGS["a folder named for the day"].replace("08-15", "08-16"))
+    expected = sorted(put(tmp_path, name) for name in BELONGS.values())
+    files = files_by_day(tmp_path, days(0, 1, 2))
+    assert files[day(0)] == expected
+    assert [len(of_day) for of_day in files.values()] == [5, 1, 0]
+
+
+def test_a_link_that_leads_back_is_not_followed(tmp_path):
+    file = put(tmp_path, BELONGS["a folder named for the day"])
+    (file.parent / "again").symlink_to(file.parent)
+    assert files_by_day(tmp_path, [day(0)]) == {day(0): [file]}
+
+
+def test_a_landing_area_that_is_not_there_holds_nothing(tmp_path):
+    assert files_by_day(tmp_path / "nowhere", [day(0)]) == {day(0): []}
+
+
+def test_a_link_to_itself_is_a_file_of_its_day_and_of_no_other(tmp_path):
+    link = tmp_path / "2019-08-15.jsonl"
+    link.symlink_to(link)
+    assert files_by_day(tmp_path, days(0, 1)) == {day(0): [link], day(1): []}
+
+
+def test_a_folder_that_cannot_be_listed_is_among_the_files_of_the_days_it_may_hold(tmp_path, nobody):
+    closed = [tmp_path / "2019-08-15", tmp_path / "year=2019/month=08/day=16", tmp_path / "year=2019/month=09"]
+    for folder in closed:
+        folder.mkdir(parents=True)
+        folder.chmod(0)
+    with nobody(tmp_path):
+        found = files_by_day(tmp_path, days(0, 1, 2, 17, 18))
+    assert found == {day(0): closed[:1], day(1): closed[1:2], day(2): [], day(17): closed[2:], day(18): closed[2:]}

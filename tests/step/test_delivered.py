@@ -1,0 +1,134 @@
+"""Deliveries that may lack rows: refused, unless whoever asks accepts the files by name. No Spark, but where it is said."""
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.errors import SourceError
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.step.delivered import delivered_for
+from tests.deliveries import arriving, day, days
+from tests.plan.chain import Lines, raw
+from tests.world import FOUR, RAW, REJECTED, World
+
+AREA = LandingArea(Path("/no/landing"))
+
+
+class Files(Lines):
+    """The same files each day, by name with their lines."""
+
+    def __init__(self, **files: int) -> None:
+        self.files = files
+
+    def delivered(self, area, days):
+        return dict.fromkeys(days, Delivery("now", self.files))
+
+
+def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = "", fingerprint: str = "before") -> list[str]:
+    """The files that are refused, of a day that was accepted with those of `before`."""
+    table = replace(raw, reads={"lines": Files(**now)})
+    build = Build(raw.name, day(0), "accepted", "r", "1", delivered=fingerprint, files=before or {})
+    accepted = {} if before is None else {(raw.name, day(0)): build}
+    delivery = delivered_for(table, [day(0)], AREA, accepted, accept)[day(0)]
+    if not isinstance(delivery, SourceError):
+        return []
+    names = str(delivery).removesuffix("`").partition("--accept ")[2].strip("'")
+    assert [f"{n} has no lines" if n in now else f"{n} is not there any more" for n in names.split(",")] == str(
+        delivery
+    ).partition("incomplete: ")[2].partition(". ")[0].split("; ")
+    return names.split(",")
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "accept", "refused"),
+    [
+        pytest.param({"a": 1, "b": 1}, None, "", [], id="a first delivery"),
+        pytest.param({"a": 1, "b": 0}, None, "", ["b"], id="a first delivery with an empty file"),
+        pytest.param({"a": 1, "b": 1}, {"a": 1}, "", [], id="another file"),
+        pytest.param({"a": 9}, {"a": 1}, "", [], id="other contents"),
+        pytest.param({"a": 1, "b": 0, "c": 0}, {"a": 1, "b": 1, "d": 1}, "", ["b", "c", "d"], id="every such file is named"),
+        pytest.param({"a": 1, "b": 0, "c": 0}, {"a": 1, "d": 1}, "b, d", ["c"], id="but those accepted"),
+        pytest.param({"a": 1, "b": 0}, {"a": 1, "c": 1}, "c,b", [], id="accepted, each"),
+        pytest.param({"a": 0}, {"a": 1}, "a", [], id="the only one accepted as empty"),
+        pytest.param({"a": 2, "b": 0}, {"a": 1, "b": 0}, "", [], id="one that was accepted as empty before"),
+        pytest.param({"a": 0, "b": 0}, {"a": 1, "b": 0}, "", ["a"], id="and another one"),
+        pytest.param({"a": 1, "b": 0}, {"a": 1}, "ab,c.b,b/c", ["b"], id="a part of a name accepts nothing"),
+    ],
+)
+def test_files_that_are_empty_or_gone_are_refused_by_name(now, before, accept, refused):
+    assert lacking(now, before, accept) == refused
+
+
+def test_a_delivery_that_was_accepted_as_it_is_stays_accepted():
+    assert lacking({"a": 1, "b": 0}, {}, fingerprint="now") == []
+
+
+def test_a_name_with_commas_can_be_accepted():
+    now, name = {"a": 1, "b, c": 0}, "b, c"
+    table = replace(raw, reads={"lines": Files(**now)})
+    assert isinstance(delivered_for(table, [day(0)], AREA, {}, f"d,{name}")[day(0)], Delivery)
+    assert isinstance(delivered_for(table, [day(0)], AREA, {}, "b,c,d")[day(0)], Delivery)
+    assert isinstance(delivered_for(table, [day(0)], AREA, {}, "c")[day(0)], SourceError)
+
+
+def status_at(world: World, at: date) -> PartitionStatus:
+    table, lake = world.table(REJECTED), world.lake
+    return status_of(world.workspace, [table], [at], latest=latest(lake.ledger, {REJECTED: None})).partitions[REJECTED, at]
+
+
+def test_a_day_that_lost_a_file_is_refused_as_status_says_until_that_is_accepted_and_the_build_says_so(built):
+    """Two builds of a day, in Spark."""
+    more = built.write(day(1), arriving(1, 7, 8, began=1), "more.jsonl")
+    built.run(days(1), [REJECTED, RAW], run="two files")
+    before, name = built.rows(RAW), str(more.relative_to(built.landing))
+    more.unlink()
+    why = f"{name} is not there any more"
+
+    status = status_at(built, day(1))
+    assert (status.state, status.undelivered) == (State.SOURCE_CHANGED, False)
+    assert f"{why}. The day stays as it was. Deliver" in status.why
+    assert f"`backfill run --partitions {day(1)} --accept {name}`" in status.why
+    refused = built.run(FOUR, [REJECTED, RAW])[REJECTED]
+    assert [(b.day, b.message) for b in refused.built] == [(day(1), status.why)]
+    assert built.rows(RAW) == before
+
+    accepted = built.run(FOUR, [REJECTED, RAW], accept=name)[RAW].built
+    assert [(b.day, b.outcome, b.rows, b.accept) for b in accepted] == [(day(1), "accepted", 3, name)]
+    assert list(built.accepted(RAW)[day(1)].files) == [str((built.folder(day(1)) / "events.jsonl").relative_to(built.landing))]
+    assert status_at(built, day(1)).state == State.UP_TO_DATE
+
+
+def failing_on(world: World, *numbers: int):
+    """The first raw table, of other code, that fails in Spark on the rows of these days."""
+    table = world.table(REJECTED)
+    wrong = ", ".join(f"DATE'{day(n)}'" for n in numbers)
+    unreadable = f"CASE WHEN arrival_day IN ({wrong}) THEN raise_error('unreadable') ELSE line END"
+    return replace(
+        table,
+        version="2",
+        compute=lambda lines: table.compute(
+            lines.selectExpr("*", f"{unreadable} AS l").drop("line").withColumnRenamed("l", "line")
+        ),
+    )
+
+
+def test_a_day_that_spark_fails_on_for_no_reason_that_its_files_show_fails_alone(built):
+    """Four builds of one day each, in Spark."""
+    result = built.run(FOUR, failing_on(built, 0, 2))[REJECTED]
+    assert {b.day: b.outcome for b in result.built} == {
+        day(0): "failed", day(1): "unchanged", day(2): "failed", day(3): "unchanged",
+    }  # fmt: skip
+    assert all("unreadable" in b.message for b in result.failed())
+
+
+def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(built):
+    """Four attempts, in Spark."""
+    recorded = len(built.lake.ledger.builds({REJECTED: None}))
+    with pytest.raises(Exception, match="unreadable"):
+        built.run(FOUR, failing_on(built, 0, 1, 2, 3))
+    assert [(b.day, b.outcome) for b in built.lake.ledger.builds({REJECTED: None})[recorded:]] == [(d, "failed") for d in FOUR]
