@@ -15,6 +15,8 @@ EXAMPLES = {
     "dagster_url": "http://127.0.0.1:3000",
     "allowed_hosts": "dagster.example.com,localhost:8080",
     "nightly_cron": "30 1 * * *",
+    "nightly_late_rows": "false",
+    "max_line_bytes": "16777216",
     "protected_days": "2019-01-01..2019-06-30,2019-12-31",
     "ask_above_days": "100",
     "price_per_hour": "0.35",

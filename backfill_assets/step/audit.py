@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
-from backfill_assets.quality.rules import TRAILING_DAYS, Verdict
+from backfill_assets.quality.rule import Verdict
+from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.inputs import AcceptedBuilds
 from backfill_assets.step.rows import Computed
 from backfill_assets.tables.declaration import Table

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from backfill_assets.calendar import consecutive
 from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.file_commit import FileCommit
@@ -19,14 +18,13 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.merge import MergeCommit
 from backfill_assets.lake.reading import read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
-from backfill_assets.lake.slice import DataFile, Slice, condition
+from backfill_assets.lake.slice import DataFile, Slice
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
-from backfill_assets.step.read import read_inputs
+from backfill_assets.step.compute import new_rows
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 # Compressed bytes of inputs up to which rows are taken into this process: planning and starting Spark jobs is most of the work
@@ -60,7 +58,7 @@ def compute_days(
 ) -> Iterator[Computed]:
     """Compute `days` once, for the audit and the commit; what is not committed is removed at the end."""
     folder, column = workspace.lake.path(table.name), table.partition_by
-    new, size = _new_rows(table, days, workspace, spark=spark, versions=versions)
+    new, size = new_rows(table, days, workspace, spark=spark, versions=versions)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
@@ -143,39 +141,3 @@ def _before(table: Table, days: Sequence[date], workspace: Workspace, spark: Spa
     lake = workspace.lake
     now = Slice(table.name, table.partition_by, tuple(days), lake.version(table.name))
     return lake.reader(now, table.columns).rows(spark)
-
-
-def _new_rows(
-    table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
-) -> tuple[DataFrame, int]:
-    """The rows of `days`, not computed yet, and the bytes of what they are computed from."""
-    # A table that reads itself is computed one island of consecutive days at a time, each from the day before it.
-    parts = consecutive(days) if table.needs_itself() else [list(days)]
-    frames, size = [], 0
-    for part in parts:
-        inputs = read_inputs(table, part, workspace, spark=spark, versions=versions)
-        rows, size = inputs.rows, size + inputs.size
-        if _day_by_day(table):
-            rows = {name: _one_task_a_day(frame, table.partition_by, days) for name, frame in rows.items()}
-        # Rows of neighbouring days are cut off; a row of no day is kept, to be found.
-        named = f"({condition(table.partition_by, part)}) OR `{table.partition_by}` IS NULL"
-        frames.append(table.compute(**rows).where(named))
-    new = reduce(DataFrame.unionByName, frames)
-    # A delivered file is of one day already, and what is computed day by day from whole days stays so.
-    return (new if table.source() or _day_by_day(table) else _one_task_a_day(new, table.partition_by, days)), size
-
-
-def _day_by_day(table: Table) -> bool:
-    """Whether a day's rows come from the same day's rows of one other table, and nothing else."""
-    reads = list(table.reads.values())
-    return len(reads) == 1 and all(
-        isinstance(r, Window) and r.table is not None and r.first == r.last == 0 and r.table.partition_by == table.partition_by
-        for r in reads
-    )
-
-
-def _one_task_a_day(rows: DataFrame, column: str, days: Sequence[date]) -> DataFrame:
-    """The same rows with each day's in one task: one file a day to write, and an audit by day and key moves none again."""
-    tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    # Days differ in size; several to a task even that out, as long as there are days enough.
-    return rows.repartition(min(len(days), 4 * tasks), column)

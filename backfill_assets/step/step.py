@@ -8,27 +8,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
-from backfill_assets.lake.latest import Latest, latest
-from backfill_assets.lake.ledger import Days
+from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import SCHEMA, Build
-from backfill_assets.lake.recovery import recover_newest
-from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import audit
 from backfill_assets.step.commit import commit_days
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
-from backfill_assets.step.read import versions_of_inputs
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import compute_days
+from backfill_assets.step.snapshot import snapshot
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -66,9 +62,7 @@ class Step:
         table, request, lake = self.table, self.request, self.workspace.lake
         if request.write_mode == "merge" and not table.key:
             raise UsageError(f"{table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
-        relevant = self._relevant(days)
-        recover_newest(lake.ledger, relevant)
-        builds, versions = self._snapshot(relevant)
+        builds, versions = snapshot(table, days, request, self.workspace)
         accepted = builds.accepted
         due = days_due(
             table,
@@ -85,35 +79,12 @@ class Step:
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
         return StepResult(table, built, self._whole(due.up_to_date), due.blocked)
 
-    def _snapshot(self, relevant: Days) -> tuple[Latest, Versions]:
-        """The latest builds and the versions to read: no commit came between the two, so the fingerprints are of these rows."""
-        table, lake = self.table, self.workspace.lake
-        versions, before = versions_of_inputs(table, lake), None
-        while versions != before:
-            before, builds = versions, latest(lake.ledger, relevant)
-            versions = versions_of_inputs(table, lake)
-        of_others = rewritten_partitions(lake.root, builds.accepted, {table.name: None, **versions})
-        return replace(builds, rewritten=of_others), versions
-
     def _whole(self, days: Sequence[date]) -> list[Build]:
         """The accepted builds of days that need no computing, with everything recorded of them, to be reported again."""
         if not days:
             return []
         builds = latest(self.workspace.lake.ledger, {self.table.name: days}, SCHEMA.names).accepted
         return [builds[self.table.name, day] for day in days]
-
-    def _relevant(self, days: Sequence[date]) -> Days:
-        """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""
-        table, clip = self.table, self.workspace.calendar.clip
-        relevant: dict[str, set[date]] = {each.name: set() for each in table.ancestors()} if self.request.plan else {}
-        relevant.setdefault(table.name, set()).update(days)
-        relevant[table.name].update(day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1))
-        for other, window in table.windows():
-            relevant.setdefault(other.name, set()).update(d for day in days for d in clip(window.days(day)))
-        for name, day in self.request.planned:
-            if name in relevant:
-                relevant[name].add(day)
-        return relevant
 
     def _appended(self, days: Sequence[date]) -> frozenset[date]:
         """The days that this run, or the one it re-executes, has appended before."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from backfill_assets.quality.rules import Rule
+from backfill_assets.quality.rule import Rule
 
 # Spark, Delta and the readers of Delta tables agree on these without quoting.
 NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)

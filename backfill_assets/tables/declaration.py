@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.quality.rules import Rule, types_as_declared
+from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.rules import types_as_declared
 from backfill_assets.sources.protocol import Source
-from backfill_assets.tables.code_version import code_version
 from backfill_assets.tables.columns import refuse_wrong_columns
-from backfill_assets.tables.source_text import plain
+from backfill_assets.tables.table_version import version_of
 from backfill_assets.tables.windows import Read, SliceDays, Window
 
 
@@ -165,28 +165,6 @@ def table(
             name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
             samples or {}, compared_with, pool, first_day,
         )  # fmt: skip
-        return declared if version else replace(declared, version=_version_of(declared))
+        return declared if version else replace(declared, version=version_of(declared))
 
     return declare
-
-
-def settings_of(source: Source) -> dict[str, str]:
-    """The values that a source was made with. Raises ValueError for one that is no plain data."""
-    values = {name: plain(value) for name, value in sorted(vars(source).items()) if not name.startswith("_")}
-    unknown = [name for name, text in values.items() if not text and getattr(source, name) is not None]
-    if unknown:
-        raise ValueError(f"{', '.join(unknown)} of {source!r} is no plain data; give its tables a version by hand: version=...")
-    return values
-
-
-def _version_of(table: Table) -> str:
-    """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows."""
-    source, compute = table.source(), table.compute
-    windows = {
-        name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
-        for name, read in table.reads.items()
-        if isinstance(read, Window)
-    }
-    reader = (code_version(type(source).__module__, type(source).__qualname__), settings_of(source)) if source else ""
-    declared = (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), windows, reader)
-    return code_version(compute.__module__, compute.__qualname__, also=repr(declared))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.rules import Verdict
+from backfill_assets.quality.rule import Verdict
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import Inputs

@@ -1,0 +1,65 @@
+"""A rule, and what it says of a day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from backfill_assets.quality.day import DayProfile
+
+Severity = Literal["error", "warning"]
+# Whether a day passed, why, and the figures that were looked at.
+Judged = tuple[bool, str, Mapping[str, float | int | str]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule says of one day: whether it passed, why, and the figures it looked at."""
+
+    rule: str
+    passed: bool
+    message: str
+    figures: Mapping[str, float | int | str] = field(default_factory=dict)
+    severity: Severity = "error"
+
+    @property
+    def refuses(self) -> bool:
+        return not self.passed and self.severity == "error"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One promise. `offending` is the SQL condition that finds rows that break it, where rows can be named.
+
+    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at.
+    """
+
+    name: str
+    promise: str
+    judge: Callable[[DayProfile], Judged]
+    offending: str | None = None
+    counts_keys: bool = False
+    severity: Severity = "error"
+    columns: Sequence[str] = ()
+    measures: Sequence[str] = ()
+    tables: Sequence[str] = ()
+
+    def verdict(self, profile: DayProfile) -> Verdict:
+        passed, message, figures = self.judge(profile)
+        return Verdict(self.name, passed, message, figures, self.severity)
+
+    def signature(self) -> str:
+        """What the rule promises and how it judges, as text: another text, another rule."""
+        code = getattr(self.judge, "__code__", None)  # of a rule written by hand, whose promise may stay when its code changes
+        judged_by = (code.co_names, [v for v in code.co_consts if isinstance(v, str | int | float)]) if code else ()
+        return repr((self.name, self.promise, self.severity, self.offending, self.counts_keys, judged_by))
+
+    def described(self) -> str:
+        """The promise, and what becomes of a day that breaks it."""
+        refuses = self.severity == "error"
+        return f"{self.promise} A day that breaks this is {'not committed' if refuses else 'committed, with a warning'}."
+
+    def as_warning(self) -> Rule:
+        """The same rule, reported but never refusing a day."""
+        return replace(self, severity="warning")
