@@ -41,6 +41,7 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
     ("config", "said"),
     [
         ({"partitions": ""}, "Which days? Nothing was planned."),
+        ({"partitions": "/proc/self/environ"}, "'/proc/self/environ' is not a day."),
         ({"partitions": "2018-01-01"}, "2018-01-01 is outside the calendar"),
         ({"partitions": "2019-08-15", "target": "raw/x"}, "There is no table raw/x."),
         ({"partitions": "2019-08-15", "only": "late"}, "--only late is not a state."),
@@ -52,7 +53,7 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
         ({"partitions": "2019-08-18"}, "2019-08-18 is protected"),
     ],
     ids=[
-        "no days", "a day outside the calendar", "an unknown table", "an unknown state",
+        "no days", "a file of the server", "a day outside the calendar", "an unknown table", "an unknown state",
         "what is needed is lacking", "no time", "no Spark setting", "no chunk at once", "retries below none", "a protected day",
     ],
 )  # fmt: skip
