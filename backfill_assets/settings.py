@@ -40,6 +40,7 @@ EXAMPLES = {
     "protected_days": "2019-01-01..2019-06-30,2019-12-31",
     "ask_above_days": "100",
     "price_per_hour": "0.35",
+    "max_line_bytes": "67108864",
 }
 
 
@@ -64,7 +65,6 @@ class Settings(BaseSettings):
     dagster_url: str | None = Field(default=None, pattern=r"^https?://.+")
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
     nightly_cron: str = "30 1 * * *"
-
     # Days that no plan may rebuild: closed books, days somebody signed.
     protected_days: str = ""
     # About a quarter of data: more than that is seldom rebuilt by mistake, and seldom without thinking.
