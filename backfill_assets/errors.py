@@ -38,7 +38,7 @@ class Guarded(BackfillError):
 
 
 class SourceError(BackfillError):
-    """A day's delivery is missing, empty or damaged; the day's earlier version stays."""
+    """A day's delivery is missing, incomplete or cannot be read; the day's earlier version stays."""
 
 
 class NotDelivered(SourceError):

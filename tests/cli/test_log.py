@@ -37,7 +37,7 @@ def home(tmp_path_factory) -> Path:
     for n in (2, 3):
         said = f"unique_key: {n} rows twice\n  a row"
         ledger.append(builds(NAME, "run-1", n, outcome="failed", minutes=2, message=said, delta_version=-1, **asked))
-    ledger.append(builds(NAME, "run-2", 0, outcome="unchanged", minutes=3, who="ben", write_mode="merge"))
+    ledger.append(builds(NAME, "run-2", 0, outcome="unchanged", minutes=3, who="ben", write_mode="merge", accept="a.jsonl"))
     ledger.append([of_unknown_table(0, 10, run="run-3", delta_version=0)])
     commit(home / "lake", of_unknown_table(0, 10, run="run-3"))
     commit(home / "lake", of_unknown_table(1, 11, run="run-3"))
@@ -59,6 +59,7 @@ def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
         "    20 rows, not written, code 3f2a",
         "    for example 2019-08-17: unique_key: 2 rows twice",
         "run run-2, by ben",
+        "  accepted as empty or missing: a.jsonl",
         "  2019-10-14 12:03:00 staging/outages: 1 day unchanged, 2019-08-15",
         "    10 rows, the same as before, merge, code 3f2a",
     ]

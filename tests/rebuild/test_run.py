@@ -173,3 +173,12 @@ def test_a_forced_day_is_computed_once_and_what_follows_only_if_it_comes_out_dif
     end = ended(server.rebuild(plan))
     assert set(plan.partitions()) == {(A.name, day(2)), (B.name, day(2)), ("raw/c", day(2))}
     assert set(end.remaining.saved) == {(B.name, day(2)), ("raw/c", day(2))}
+
+
+def test_every_chunk_is_launched_with_the_options_of_its_plan(tmp_path):
+    server = Server(Graph((A,), CALENDAR), tmp_path)
+    options = replace(OPTIONS, accept="a.jsonl,b.jsonl", reason="to see", spark_conf={"spark.sql.shuffle.partitions": "8"})
+    ended(server.rebuild(server.planned(options)))
+    launched = {"force": False, "write_mode": "overwrite", "accept": options.accept, "reason": options.reason}
+    assert [b.options for b in server.backfills] == [launched | {"spark_conf": options.spark_conf}] * len(server.backfills)
+    assert len(server.backfills) > 1

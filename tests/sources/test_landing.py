@@ -1,0 +1,48 @@
+"""That Spark reads of files what the manifest says of them."""
+
+import gzip
+import random
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from tests.deliveries import day
+from tests.sources.files import put
+
+PIECES = [
+    b"{}",
+    b"a",
+    b"\xff",
+    b"\x00",
+    b" ",
+    b"\t",
+    b"\x0b",
+    b"\x0c",
+    b"\x1c",
+    b"\xc2\x85",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\xef\xbb\xbf",
+]
+
+
+def test_spark_reads_as_many_lines_of_each_file_as_the_manifest_counts(tmp_path, spark, seed):
+    """Forty files, plain and packed, in one job of Spark."""
+    chosen = random.Random(seed)
+    for n in range(40):
+        text = b"".join(chosen.choices(PIECES, k=chosen.randrange(12))) + b"\n{}"
+        put(tmp_path, f"lines/2019-08-15/{n}.jsonl", text)
+        put(tmp_path, f"lines/2019-08-15/{n}.jsonl.gz", gzip.compress(text))
+    source, area = Landing("lines"), LandingArea(tmp_path)
+    delivery = source.delivered(area, [day(0)])[day(0)]
+    assert isinstance(delivery, Delivery)
+    read = source.read(area, spark, [day(0)]).groupBy("source_file").agg(F.count("line").alias("lines"))
+    assert {row.source_file: row.lines for row in read.collect()} == delivery.files
+
+
+def test_files_without_lines_are_not_read(tmp_path, spark):
+    put(tmp_path, "lines/2019-08-15.jsonl.gz", b"")
+    read = Landing("lines").read(LandingArea(tmp_path), spark, [day(0)])
+    assert (read.columns, read.collect()) == (["arrival_day", "source_file", "line"], [])
