@@ -174,7 +174,7 @@ def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(site):
     table = asset_key(site.world.table(OUTAGES))
     every = {key for key in site.defs.resolve_asset_graph().asset_check_keys if key.asset_key == table}
     job = site.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(), asset_check_selection=every)
-    run = site.instance.create_run_for_job(job, asset_selection=frozenset(), asset_check_selection=frozenset(every))
+    run = site.instance.create_run_for_job(job)
     result = execute_run(InMemoryJob(job), run, site.instance, raise_on_error=False)
     assert result.success
     verdicts = checks(result, OUTAGES)
@@ -225,13 +225,13 @@ def test_a_write_mode_nobody_knows_is_refused_before_anything_starts(site):
     assert not (site.world.root / "_ledger").exists()
 
 
-def test_the_nightly_schedule_asks_for_the_provisional_days(site):
+def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(site):
     schedule = site.defs.resolve_schedule_def("nightly")
     context = build_schedule_context(site.instance, scheduled_execution_time=datetime(2019, 8, 19, 1, 30, tzinfo=UTC))
     request = schedule.evaluate_tick(context).run_requests[0]
     assert isinstance(request, RunRequest)
     assert {k: request.tags[k] for k in (START, END, "backfill/reason")} == {
-        START: "2019-08-16", END: "2019-08-18", "backfill/reason": "nightly of 2019-08-19",
+        START: "2019-08-15", END: "2019-08-18", "backfill/reason": "nightly of 2019-08-19",
     }  # fmt: skip
 
 

@@ -3,7 +3,8 @@ from datetime import date, timedelta
 import pytest
 
 from backfill_assets.calendar import Calendar, between
-from backfill_assets.orchestration.schedules import days_of_the_night
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.orchestration.schedules import days_of_the_night, days_that_may_change
 
 TODAY = date(2019, 10, 14)
 GROWING = Calendar(date(2019, 8, 15), today=lambda: TODAY)
@@ -36,3 +37,8 @@ def test_a_calendar_that_begins_today_has_no_night():
 
 def test_a_young_calendar_is_not_left():
     assert days_of_the_night(Calendar(NEWEST, today=lambda: TODAY), 2, []) == [NEWEST]
+
+
+@pytest.mark.parametrize(("late_rows", "days"), [(True, 14), (False, 2)], ids=["the horizon", "the watermark"])
+def test_a_night_reaches_back_as_far_as_a_delivery_may_change_days(late_rows, days):
+    assert days_that_may_change(TABLES, late_rows=late_rows) == days
