@@ -140,7 +140,7 @@ class _TableHistory:
         """What has changed since the accepted build, and what to add to that."""
         changed = change(self.table, accepted, self._inputs.of(day), delivery)
         if isinstance(delivery, NotDelivered):
-            return changed, f"{delivery} any more"
+            return changed, f"{delivery} any more: the rows stay, and cannot be built again"
         return changed, str(delivery) if isinstance(delivery, SourceError) else ""
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:

@@ -82,6 +82,18 @@ def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_onl
     ]
 
 
+def test_a_day_whose_source_has_gone_is_said_to_stand_and_to_have_none(home, tmp_path):
+    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(tmp_path)}
+    lines = CliRunner().invoke(app, ["status", "--target", NAME, "--partitions", "2019-08-15"], env=env).stdout.splitlines()
+    assert lines == [
+        "raw/rejected_lines  1 up to date",
+        "  2019-08               =",
+        "  up to date: 2019-08-15",
+        f"    no source for 2019-08-15 in {tmp_path} any more: the rows stay, and cannot be built again",
+        "= up to date",
+    ]
+
+
 def test_machines_get_every_day_of_every_table(home):
     done = asked("--json", "--partitions", "2019-08-15,2019-08-18", home=home)
     values = json.loads(done.stdout)["tables"]

@@ -1,5 +1,7 @@
 """What a plan chooses, against a naive model over random tables, windows, gaps, failures and changes."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,7 +9,8 @@ from backfill_assets.calendar import Partition
 from backfill_assets.plan.selection import OUTDATED, STATES, Selection, Selector, select
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph
-from tests.plan.graphs import every, graphs, known, reads, selectors
+from tests.deliveries import day
+from tests.plan.graphs import CALENDAR, every, graphs, known, reads, selectors, table
 
 NEVER = (State.NOT_DUE, State.BEFORE)
 
@@ -81,3 +84,29 @@ def test_nothing_needed_is_missing_and_nothing_chosen_is_without_a_reason(data):
     assert all(selection.partitions.values())
     assert all(selection.blocked.values())
     assert not set(selection.partitions) & set(selection.blocked)
+
+
+def test_a_table_that_a_rule_compares_with_is_planned_with_it_where_it_is_outdated():
+    """Else the share of rejected lines would be that of another delivery."""
+    rejected = table("raw/rejected")
+    lines = replace(table("raw/lines"), compared_with=[rejected])
+    graph, days = Graph((rejected, lines), CALENDAR), [day(1), day(2)]
+    status = {partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True) for partition in every(graph)}
+    status |= {
+        (name, day(1)): PartitionStatus(State.SOURCE_CHANGED, "", is_built=True) for name in ("raw/rejected", "raw/lines")
+    }
+    selection = select(Selector(["raw/lines"], days), graph, status)
+    assert selection.partitions == {
+        ("raw/rejected", day(1)): "compared with raw/lines",
+        ("raw/lines", day(1)): "outdated: source files changed",
+    }
+
+
+def test_days_named_that_read_what_is_rebuilt_belong_to_the_plan_and_days_not_named_do_not():
+    chain = table("features/h", table("raw/a"), back=1)
+    graph = Graph((table("raw/a"), chain), CALENDAR)
+    status = {partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True) for partition in every(graph)}
+    status["raw/a", day(2)] = PartitionStatus(State.SOURCE_CHANGED, "", is_built=True)
+    selection = select(Selector(["raw/a", "features/h"], [day(n) for n in range(5)]), graph, status)
+    assert set(selection.partitions) == {("raw/a", day(2)), *[("features/h", day(n)) for n in (2, 3, 4)]}
+    assert set(select(Selector(["raw/a"], [day(2)]), graph, status).partitions) == {("raw/a", day(2))}

@@ -48,7 +48,9 @@ def test_a_day_as_it_was_built_is_up_to_date():
 
 
 def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
-    assert status_at(raw, 9, delivered(9)) == PartitionStatus(State.UP_TO_DATE, "no source for 2019-08-24 any more")
+    assert status_at(raw, 9, delivered(9)) == PartitionStatus(
+        State.UP_TO_DATE, "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
+    )
 
 
 def test_other_files_than_before_are_told_from_other_inputs():
@@ -81,7 +83,10 @@ def test_changed_code_is_told_with_both_versions():
 
 def test_changed_code_without_a_delivery_to_build_from_says_both():
     what = status_at(replace(raw, version="2"), 9, delivered(9))
-    assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now; no source for 2019-08-24 any more")
+    assert what == PartitionStatus(
+        State.CODE_CHANGED,
+        "built by code 1, which is 2 now; no source for 2019-08-24 any more: the rows stay, and cannot be built again",
+    )
 
 
 def test_a_failed_day_says_by_what_and_in_which_run():

@@ -22,6 +22,7 @@ from backfill_assets.quality.profile import (
     repeated_keys,
     row_hash,
     schema_mismatches,
+    shortened,
 )
 from tests.quality.rows_of_any_kind import ROWS, Row, day, frame, value
 
@@ -185,3 +186,11 @@ def test_columns_that_differ_from_the_declared_ones_are_named(spark):
     found = spark.createDataFrame([], "a STRING, b INT, c STRING").schema
     declared = spark.createDataFrame([], "a STRING, b BIGINT, d STRING").schema
     assert schema_mismatches(found, declared) == ["d is missing", "c is not declared", "b is int, declared bigint"]
+
+
+def test_a_long_value_is_shown_by_its_beginning():
+    """Rows and samples go into commits, the ledger and the event log."""
+    assert [shortened(value) for value in ("short", 7, None, ["a"])] == ["short", 7, None, ["a"]]
+    long = shortened("x" * 5_000_000)
+    assert (long[:300], long[300:]) == ("x" * 300, "... (5,000,000 characters)")
+    assert len(shortened({"a": "x" * 400})) < 350

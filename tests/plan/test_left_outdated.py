@@ -1,0 +1,55 @@
+"""What a plan leaves outdated, read from a lake whose builds are made up. No Spark."""
+
+from dataclasses import replace
+
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.left_outdated import left_outdated, outdated_lines
+from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import Selection
+from backfill_assets.step.inputs import tables_read
+from backfill_assets.tables.graph import Graph
+from tests.deliveries import day, days
+from tests.plan.graphs import CALENDAR, table
+from tests.plan.workspaces import workspace_of
+
+A = table("raw/a")
+B = table("raw/b", A, first=-2, last=0)
+TABLES = (A, B)
+
+
+def built(lake: str, of, *numbers: int, by: str, fingerprint: str = "f") -> None:
+    ledger = Ledger(lake)
+    for n in numbers:
+        accepted = latest(ledger, dict.fromkeys([A.name, B.name])).accepted
+        inputs = tables_read(of, day(n), accepted, CALENDAR)
+        ledger.append([Build(of.name, day(n), "accepted", "r", "1", fingerprint=f"{fingerprint}{n}", inputs=inputs, plan=by)])
+
+
+def plan_of(*partitions) -> Plan:
+    return make(Selection(dict.fromkeys(partitions, "missing")), Graph(TABLES, CALENDAR), PlanOptions())
+
+
+def test_days_outside_of_the_plan_that_read_what_it_rebuilt_are_named_with_the_command(tmp_path):
+    lake, plan = str(tmp_path), plan_of((A.name, day(3)), (B.name, day(3)))
+    built(lake, A, 1, 2, 3, 4, 5, by="earlier")
+    built(lake, B, 3, 4, 5, by="earlier")
+    built(lake, A, 3, by=plan.id, fingerprint="new")
+    built(lake, B, 3, by=plan.id)
+    outdated = left_outdated(plan, workspace_of(TABLES, CALENDAR, lake))
+    assert outdated == {B.name: days(4, 5)}
+    assert list(outdated_lines(outdated)) == [
+        "raw/b 2019-08-19..2019-08-20 read what was rebuilt, are not in the plan, and are outdated now.",
+        "Rebuild them: `backfill run --partitions 2019-08-19..2019-08-20 --only outdated --downstream`.",
+    ]
+
+
+def test_a_plan_whose_days_came_out_the_same_leaves_nothing_outdated(tmp_path):
+    lake, plan = str(tmp_path), plan_of((A.name, day(3)))
+    built(lake, A, 1, 2, 3, 4, 5, by="earlier")
+    built(lake, B, 3, 4, 5, by="earlier")
+    built(lake, A, 3, by=plan.id)
+    assert left_outdated(plan, workspace_of(TABLES, CALENDAR, lake)) == {}
+    assert left_outdated(replace(plan, repeat=1), workspace_of(TABLES, CALENDAR, lake)) == {}
