@@ -67,14 +67,9 @@ def engine_command(settings: Settings, engine: Engine, folder: Path) -> list[str
 
 
 def engine_conf(settings: Settings, engine: Engine) -> dict[str, str]:
-    """The driver's configuration and the server's; BACKFILL_SPARK_CONF wins, except over where it listens, and to whom."""
-    listening = {
-        "spark.connect.grpc.binding.port": str(engine.port),
-        "spark.connect.grpc.binding.address": LOOPBACK,
-        # The driver listens too, at two ports of its own, and would execute what any user of this machine sends it.
-        "spark.authenticate": "true",
-    }
-    return LIMITS | driver_conf(settings) | listening
+    """The driver's configuration and the server's; BACKFILL_SPARK_CONF wins, except over where it listens."""
+    places = {"spark.connect.grpc.binding.port": str(engine.port), "spark.connect.grpc.binding.address": LOOPBACK}
+    return LIMITS | driver_conf(settings) | places
 
 
 def as_properties(conf: Mapping[str, str]) -> str:

@@ -61,6 +61,8 @@ ONE_MACHINE = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # A driver listens at two ports of its own; without a secret it would execute what any user of this machine sends it.
+    "spark.authenticate": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -52,8 +52,8 @@ def refusal_of(request: HTTPConnection, hosts: Collection[str]) -> PlainTextResp
     origins = {f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts}
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     if host.lower() not in hosts:  # perhaps a name of an attacker's own, which he lets point to this machine
-        remedy = f"If {host} is your proxy or tunnel, set BACKFILL_ALLOWED_HOSTS={host} and start `backfill up` again."
-        return _refusal(403, f"This request is addressed to {host}, which is no name of this server.", remedy)
+        remedy = "If that is your proxy or tunnel, add it to BACKFILL_ALLOWED_HOSTS and start `backfill up` again."
+        return _refusal(403, f"This request is addressed to {host or 'no host'}, which is no name of this server.", remedy)
     if origin is not None and origin.lower() not in origins:
         remedy = "If it may start runs, add its host and port to BACKFILL_ALLOWED_HOSTS and start `backfill up` again."
         return _refusal(403, f"A web page of {origin} sent this request.", remedy)

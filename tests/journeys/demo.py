@@ -55,6 +55,15 @@ def token_of(home: Path) -> str:
     return ""
 
 
+def files_with(home: Path, secret: str) -> list[Path]:
+    """The files of a home that hold these characters: logs, Dagster's databases, tables, plans, records."""
+    files = [path for path in home.rglob("*") if path.is_file()]
+    kinds = {"run-starter.log", "engine.properties", "servers.lock", "runs.db", "dagster.yaml"}
+    assert kinds <= {path.name for path in files}
+    assert len(secret) > 30
+    return [path for path in files if secret.encode() in path.read_bytes()]
+
+
 def demo_once() -> Demo:
     """The test session's first demo, given by whoever needs it or its lake first."""
 

@@ -22,6 +22,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.pyproject import BUNDLED
 from backfill_assets.servers.home import servers_record
 from tests.journeys import questions
+from tests.journeys.demo import files_with, token_of
 from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
 from tests.oracle import TABLES as OF_ORACLE
@@ -248,3 +249,7 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
     (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]
     outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run]
     assert outcomes == [(at, "failed") for at in days] + [(at, "unchanged") for at in days]
+
+
+def test_no_log_error_or_event_of_all_that_shows_the_engines_token(station: Station):
+    assert files_with(station.home, token_of(station.home)) == []
