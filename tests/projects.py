@@ -15,7 +15,7 @@ from backfill_assets import Landing, rules, same_day, table
 )
 def files(lines):
     """As delivered."""
-    return lines
+    return lines.select("arrival_day", "source_file", "line")
 
 @table("staging/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING", reads={"files": same_day(files)})
 def marks(files):

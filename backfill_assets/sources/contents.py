@@ -4,6 +4,7 @@ A compressed file is unpacked as Spark's reader does it. Python's gzip passes ov
 fails on them.
 """
 
+import codecs
 import hashlib
 import json
 import zlib
@@ -21,7 +22,8 @@ BLANK = b" \t"
 
 @dataclass(frozen=True)
 class FileContents:
-    """A file's size and a hash of its bytes; unpacked, its lines that are not blank and the bytes of its longest line.
+    """A file's size and a hash of its bytes; unpacked, its lines that are not blank, the bytes of its longest line, and whether
+    all of it is UTF-8.
 
     `fault` says why it cannot be read, or not to its end; it is empty where it can.
     """
@@ -30,6 +32,7 @@ class FileContents:
     content: str = ""
     lines: int = 0
     longest_line: int = 0
+    utf8: bool = True
     fault: str = ""
 
 
@@ -44,8 +47,11 @@ class Lines:
     beginning: bytearray = field(default_factory=bytearray)
     length: int = 0
     blank: bool = True
+    utf8: bool = True
+    decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
 
     def add(self, piece: bytes) -> None:
+        self._decode(piece)
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
         *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
@@ -60,6 +66,13 @@ class Lines:
         self.beginning += part[: KEPT - len(self.beginning)]
         self.length += len(part)
         self.blank = self.blank and not part.strip(BLANK)
+
+    def _decode(self, piece: bytes) -> None:
+        try:
+            if self.utf8:
+                self.decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError:
+            self.utf8 = False
 
     def end(self) -> None:
         """The line that has not ended yet ends here."""
@@ -99,7 +112,8 @@ def read_contents(path: Path) -> FileContents:
                 pass
     fault = fault or ("is cut off" if lines.cut_off() else "")
     lines.end()
-    return FileContents(sum(sizes), digest.hexdigest()[:32], lines.count, lines.longest, fault)
+    lines.add(b"")
+    return FileContents(sum(sizes), digest.hexdigest()[:32], lines.count, lines.longest, lines.utf8, fault)
 
 
 def unpacked(packed: Iterable[bytes]) -> Iterator[bytes]:

@@ -28,10 +28,11 @@ Contents = Mapping[Path, FileContents]
 
 @dataclass(frozen=True)
 class Landing:
-    """The deliveries in the folder `name` of the landing area, as `(arrival_day DATE, source_file STRING, line STRING)`.
+    """The deliveries in the folder `name` of the landing area, one row per line that is not blank.
 
-    One row per line that is not blank. A day without a file, or with one that cannot be read to its end, is not built: it fails
-    with a SourceError that names the file.
+    The columns are `arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN`: where a line's bytes are not UTF-8,
+    U+FFFD stands for them and `is_utf8` is false. A day without a file, or with one that cannot be read to its end, is not
+    built: it fails with a SourceError that names the file.
     """
 
     name: str
@@ -52,19 +53,23 @@ class Landing:
         return sum(each.size for files in self._usable(area, days).values() for each in files.values())
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The lines of `days` as received, without blank ones: (arrival_day, source_file, line)."""
-        files = [(day, f) for day, of_day in self._usable(area, days).items() for f, each in of_day.items() if each.lines]
-        delivered = [(_as_uri_path(path), _name(area, path), day) for day, path in files]
-        names = spark.createDataFrame(delivered, "path STRING, source_file STRING, arrival_day DATE")
+        """The lines of `days` as received, without blank ones."""
+        files = [(day, f, each) for day, of_day in self._usable(area, days).items() for f, each in of_day.items() if each.lines]
+        delivered = [(_as_uri_path(path), _name(area, path), day, each.utf8) for day, path, each in files]
+        names = spark.createDataFrame(delivered, "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN")
         if not files:
-            return names.selectExpr("arrival_day", "source_file", "path AS line")
-        paths = [f"file://{_escaped(path)}" for _, path in files]
+            return names.selectExpr("arrival_day", "source_file", "path AS line", "utf8 AS is_utf8")
+        paths = [f"file://{_escaped(path)}" for _, path, _ in files]
         lines = spark.read.option("recursiveFileLookup", "true").text(paths)
         path = F.regexp_replace("_metadata.file_path", "^file:/+", "/").alias("path")
         known = lines.select(F.col("value").alias("line"), path).join(F.broadcast(names), "path", "left")
         # A path that Spark spells differently must stop the step; otherwise the rows of that file would be lost unnoticed.
         day = F.coalesce("arrival_day", F.raise_error(F.concat(F.lit("no day known for "), "path")).cast("date"))
-        return known.where(F.ltrim("line", F.lit(" \t")) != "").select(day.alias("arrival_day"), "source_file", "line")
+        # Looking at a line takes as long as a tenth of parsing it; files that are known to be all UTF-8 are left out.
+        is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
+        line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
+        not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
+        return not_blank.select(day.alias("arrival_day"), "source_file", line, is_utf8.alias("is_utf8"))
 
     def _contents(self, area: LandingArea, days: Sequence[date]) -> dict[date, Contents]:
         """The files delivered for each of `days`, in order, with what reading them showed."""

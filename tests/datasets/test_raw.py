@@ -8,13 +8,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.datasets.outages.raw import NEEDED, outage_events, reason, rejected_lines, with_fields
-from tests.deliveries import change
+from backfill_assets.datasets.outages.raw import LANDED, NEEDED, outage_events, reason, rejected_lines, with_fields
+from backfill_assets.sources.protocol import LandingArea
+from tests.deliveries import change, day
+from tests.sources.files import put
 
 
 def lines(spark, *found: str):
-    rows = [(date(2019, 8, 15), "a.jsonl", line) for line in found]
-    return spark.createDataFrame(rows, "arrival_day DATE, source_file STRING, line STRING")
+    rows = [(date(2019, 8, 15), "a.jsonl", line, True) for line in found]
+    return spark.createDataFrame(rows, "arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN")
+
+
+def delivered(spark, landing, *found: bytes):
+    """The same lines, read from a file."""
+    put(landing, "outage_events/2019-08-15.jsonl", b"\n".join(found) + b"\n")
+    return LANDED.read(LandingArea(landing), spark, [day(0)])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +139,7 @@ def fields_in(line: bytes) -> set[str] | None:
     return set(fields) if isinstance(fields, dict) else None
 
 
-def test_what_python_does_not_read_as_one_object_is_rejected(spark):
+def test_what_python_does_not_read_as_one_object_is_rejected(spark, tmp_path):
     """A thousand lines in one job of Spark; making them takes half of the time."""
     spoiled = set[bytes]()
 
@@ -141,22 +149,18 @@ def test_what_python_does_not_read_as_one_object_is_rejected(spark):
         spoiled.add(line)
 
     generate()
-    rows = [(date(2019, 8, 15), "a.jsonl", bytearray(line)) for line in spoiled]
-    as_bytes = spark.createDataFrame(rows, "arrival_day DATE, source_file STRING, bytes BINARY")
-    read = with_fields(as_bytes.withColumn("line", as_bytes["bytes"].cast("string"))).withColumn("reason", reason())
-    accepted = {bytes(row.bytes) for row in read.where("reason IS NULL").select("bytes").collect()}
+    read = with_fields(delivered(spark, tmp_path, b"{}", *spoiled)).withColumn("reason", reason())
+    accepted = {row.line.encode() for row in read.where("reason IS NULL").select("line").collect()}
     objects = {line for line in spoiled if (names := fields_in(line)) is not None and names.issuperset(NEEDED)}
     assert accepted - objects == set()
     assert len(accepted) > 0.9 * len(objects)  # the rest have another value where a time or a kind of change should be
     assert min(len(objects), len(spoiled - objects)) > 150
 
 
-def test_a_line_that_is_not_utf_8_is_rejected_and_kept_with_the_bytes_replaced(spark):
-    line = json.dumps(change(cause="caf?")).encode().replace(b"?", b"\xe9")
-    rows = spark.createDataFrame(
-        [(date(2019, 8, 15), "a.jsonl", bytearray(line))], "arrival_day DATE, source_file STRING, l BINARY"
-    )
-    found = rows.selectExpr("arrival_day", "source_file", "CAST(l AS STRING) AS line")
+def test_a_line_that_is_not_utf_8_is_rejected_and_kept_with_the_bytes_replaced(spark, tmp_path):
+    good = json.dumps(change(cause="café"), ensure_ascii=False).encode()
+    bad = good.decode().encode("latin-1")
+    found = delivered(spark, tmp_path, good, bad)
     rejected = [(row.reason, row.line) for row in rejected_lines(found).collect()]
-    assert rejected == [("not UTF-8", line.decode(errors="replace"))]
-    assert outage_events(found).collect() == []
+    assert rejected == [("not UTF-8", bad.decode(errors="replace"))]
+    assert [row.cause for row in outage_events(found).collect()] == ["café"]

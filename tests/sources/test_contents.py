@@ -61,6 +61,14 @@ def test_lines_are_counted_however_the_pieces_fall(pieces):
     assert lines.longest == max(map(len, whole), default=0)
 
 
+@given(st.lists(st.sampled_from(["é".encode(), b"\xc3", b"\xa9", b"a", b"\n", "€".encode()[:2], "€".encode()[2:]]), max_size=5))
+def test_a_file_is_utf_8_as_a_whole_however_the_pieces_fall(pieces):
+    lines = Lines()
+    for piece in [*pieces, b""]:
+        lines.add(piece)
+    assert lines.utf8 == (b"".join(pieces).decode(errors="replace").find("\ufffd") < 0)
+
+
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(1, 60), st.integers(0, 40), st.binary(max_size=3))
 def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut, behind):
     packed = b"".join(map(gzip.compress, members)) + behind

@@ -45,4 +45,4 @@ def test_spark_reads_as_many_lines_of_each_file_as_the_manifest_counts(tmp_path,
 def test_files_without_lines_are_not_read(tmp_path, spark):
     put(tmp_path, "lines/2019-08-15.jsonl.gz", b"")
     read = Landing("lines").read(LandingArea(tmp_path), spark, [day(0)])
-    assert (read.columns, read.collect()) == (["arrival_day", "source_file", "line"], [])
+    assert (read.columns, read.collect()) == (["arrival_day", "source_file", "line", "is_utf8"], [])
