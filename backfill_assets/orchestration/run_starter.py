@@ -118,7 +118,7 @@ def end_with_the_starter(starter: int, patience: float) -> None:
             time.sleep(LOOK_EVERY_S)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(patience)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.killpg(0, signal.SIGKILL)  # with the processes that it started
 
     threading.Thread(target=watch, daemon=True).start()
 

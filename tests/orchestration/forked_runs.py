@@ -24,13 +24,13 @@ TIMEOUT_S = 120.0
 
 WRITES = """
 from pathlib import Path
-from dagster import job, op
+from dagster import in_process_executor, job, op
 
 @op
 def write():
     Path({path!r}).write_text({text!r})
 
-@job
+@job(executor_def=in_process_executor)
 def build():
     write()
 """
@@ -38,14 +38,14 @@ def build():
 WAITS = """
 import threading
 from pathlib import Path
-from dagster import job, op
+from dagster import in_process_executor, job, op
 
 @op
 def write():
     Path({path!r}).write_text({text!r})
     threading.Event().wait(600)
 
-@job
+@job(executor_def=in_process_executor)
 def build():
     write()
 """
