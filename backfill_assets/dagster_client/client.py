@@ -79,18 +79,18 @@ class Dagster:
         return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in statuses if daemon["required"]}
 
     def _nodes(self) -> dict[str, dict[str, Any]]:
-        """The asset node of each daily table."""
-        return {name_of(node["assetKey"]): node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]}
-
-    def code_versions(self) -> dict[str, str]:
-        """The code version of every daily table, as the webserver has it loaded; ServiceUnavailable while it has none."""
-        versions = {name: str(node["opVersion"]) for name, node in self._nodes().items()}
-        if not versions:  # while it starts, or after the code failed to load
+        """The asset node of each daily table; ServiceUnavailable while the webserver has none loaded."""
+        tables = [node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]]
+        if not tables:  # while it starts, while its code server is restarted, or after the code failed to load
             raise ServiceUnavailable(
                 f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start. If the "
                 f"code did not load, correct it, then press Reload at {self.url}/locations."
             )
-        return versions
+        return {name_of(node["assetKey"]): node for node in tables}
+
+    def code_versions(self) -> dict[str, str]:
+        """The code version of every daily table, as the webserver has it loaded."""
+        return {name: str(node["opVersion"]) for name, node in self._nodes().items()}
 
     def launch(
         self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str

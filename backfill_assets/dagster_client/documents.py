@@ -43,7 +43,7 @@ LAUNCH = f"""mutation ($params: LaunchBackfillParams!) {{
 RUNS = """query ($id: String!) {
   runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
     __typename
-    ... on Runs { results { runId status stepStats { stepKey status } } }
+    ... on Runs { results { runId status tags { key value } stepStats { stepKey status } } }
     ... on InvalidPipelineRunsFilterError { message }
     ... on PythonError { message }
   }

@@ -17,12 +17,11 @@ from dagster import (
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
-    Backoff,
     ConfigurableResource,
     DailyPartitionsDefinition,
     Failure,
     FreshnessPolicy,
-    RetryPolicy,
+    RetryRequested,
     TimeWindowPartitionMapping,
     in_process_executor,
     multi_asset,
@@ -47,9 +46,10 @@ from backfill_assets.workspace import Workspace
 # One process a run, since a run has one Spark session; a step starts once its inputs were yielded, even if their step failed.
 executor = in_process_executor.configured({"step_dependency_config": {"require_upstream_step_success": False}})
 
-# The engine is restarted when it dies, and a step that lost it is retried. Days that failed their audit are never retried.
-ENGINE_RETRY = RetryPolicy(max_retries=2, delay=10, backoff=Backoff.EXPONENTIAL)
-
+# The engine is restarted when it dies, and a step that lost it tries again. Days that failed their audit are not retried. The
+# step requests it: a RetryPolicy of Dagster's holds for a step whose run was interrupted too, which would then outlive its
+# servers, or its cancellation.
+MAX_RETRIES, RETRY_AFTER_S = 2, 10.0
 
 FRESHNESS = FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26))
 NO_DAYS = (
@@ -111,7 +111,6 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         can_subset=True,
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=workspace.settings.days_per_run),
         pool=table.pool,
-        retry_policy=ENGINE_RETRY,
     )
     def build(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
         names_days = context.has_partition_key or context.has_partition_key_range
@@ -126,9 +125,12 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
                 days = [as_day(key) for key in context.partition_keys] if names_days else built_days(table, workspace)
                 result = audit_standing(table, days, request, workspace, lambda: spark.session(options.spark_conf))
         except BackfillError as error:
-            raise Failure(str(error), allow_retries=isinstance(error, ServiceUnavailable)) from error
-        except Exception:
+            if isinstance(error, ServiceUnavailable):
+                try_again(context, error)
+            raise Failure(str(error), allow_retries=False) from error
+        except Exception as error:
             spark.forget()
+            try_again(context, error)
             raise
         yield from events_of(context, result, materialize=names_days)
         message = failure_message(result)
@@ -136,6 +138,13 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
             raise Failure(message, allow_retries=False)
 
     return build
+
+
+def try_again(context: AssetExecutionContext, error: Exception) -> None:
+    """Raise RetryRequested, unless this was the last attempt."""
+    attempt = context.op_execution_context.retry_number
+    if attempt < MAX_RETRIES:
+        raise RetryRequested(MAX_RETRIES, RETRY_AFTER_S * (2 ** (attempt + 1) - 1)) from error
 
 
 def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None:

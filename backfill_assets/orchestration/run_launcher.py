@@ -74,7 +74,7 @@ def arguments_of(run: DagsterRun, instance: DagsterInstance) -> list[str]:
 
 
 def as_tag(run_id: str, pid: int) -> str:
-    """A process as `RUN_ID PID START`, START in seconds since 1970."""
+    """A process as `RUN_ID PID START`; see ProcessId for START."""
     return f"{run_id} {pid} {ProcessId.of(pid).start:.2f}"
 
 

@@ -9,7 +9,6 @@ begins when the client sends GO, and ends at once if the client is gone: a run w
 seen to have died. The folder of the socket lets only its owner in.
 """
 
-import ctypes
 import gc
 import importlib
 import json
@@ -17,6 +16,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -30,9 +31,10 @@ LIBRARIES = (
     "filelock", "psutil", "tenacity", "sqlalchemy.dialects.sqlite",
 )  # fmt: skip
 
-# How soon a process that ended is noticed, and how long a client may take over its request.
-REAP_EVERY_S, REQUEST_S = 0.5, 5.0
-PR_SET_PDEATHSIG = 1  # of prctl(2)
+# How soon a process that ended is noticed, and its own starter's end by it; how long a client may take over its request.
+REAP_EVERY_S, LOOK_EVERY_S, REQUEST_S = 0.5, 0.5, 5.0
+# Reporting that it was interrupted takes a run a second. `backfill up` waits 20 s for its children.
+PATIENCE_S = 15.0
 GO = b"go"
 NOT_BEGUN = "The launcher ended before it had recorded this process."
 
@@ -55,7 +57,7 @@ def start_run(starter: Path, arguments: Sequence[str]) -> Iterator[int]:
         client.sendall(GO)
 
 
-def main(path: str) -> None:
+def main(path: str, patience: float = PATIENCE_S) -> None:
     for library in LIBRARIES:
         importlib.import_module(library)
     # What is imported stays; a collection in the child must not touch, and so copy, its pages.
@@ -65,11 +67,11 @@ def main(path: str) -> None:
         listening.bind(path)
         listening.listen(16)
         listening.settimeout(REAP_EVERY_S)
-        work = serve(listening)
+        work = serve(listening, patience)
     work()
 
 
-def serve(listening: socket.socket) -> Callable[[], None]:
+def serve(listening: socket.socket, patience: float) -> Callable[[], None]:
     """Answer requests for ever; in a forked process, return what that process has to do."""
     running: dict[int, list[str]] = {}
     while True:
@@ -87,9 +89,9 @@ def serve(listening: socket.socket) -> Callable[[], None]:
             client.settimeout(REQUEST_S)
             with client.makefile("rb") as request:
                 arguments = json.loads(request.readline())
-            pid = os.fork()
+            starter, pid = os.getpid(), os.fork()
             if pid == 0:
-                end_with_the_starter()
+                end_with_the_starter(starter, patience)
                 return partial(run_dagster, arguments) if told_to_begin(client) else partial(sys.exit, NOT_BEGUN)
             running[pid] = arguments
             client.sendall(str(pid).encode())
@@ -104,11 +106,21 @@ def told_to_begin(client: socket.socket) -> bool:
         return False
 
 
-def end_with_the_starter() -> None:
-    """Make the system end this process, by SIGTERM, when the starter ends in whatever way; it has a session of its own."""
+def end_with_the_starter(starter: int, patience: float) -> None:
+    """End this process when the starter has ended in whatever way: by SIGTERM, and `patience` seconds later by SIGKILL.
+
+    A step that is interrupted may wait for an engine that is gone too, for minutes. The process gets a session of its own.
+    """
     os.setsid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    def watch() -> None:
+        while os.getppid() == starter:
+            time.sleep(LOOK_EVERY_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience)
+        os.killpg(0, signal.SIGKILL)  # with the processes that it started
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def run_dagster(arguments: list[str]) -> None:
@@ -139,4 +151,4 @@ def report_crash(execute_run_args: str, exit_code: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(float, sys.argv[2:]))

@@ -24,6 +24,8 @@ POLL_EVERY_S = 1.0
 PRIORITY = "-10"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
+# Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts as failed too.
+INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
 RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
@@ -103,10 +105,12 @@ class Launcher:
         return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
     def crashed(self, backfill_id: str) -> bool:
-        """Whether some run ended without any of its steps having failed: it was killed, or never started."""
+        """Whether some run was interrupted, or ended without any of its steps having failed: killed, or never started."""
         runs = self.dagster.runs(backfill_id)
         return not runs or any(
-            run["status"] != "SUCCESS" and not any(step["status"] == "FAILURE" for step in run["stepStats"]) for run in runs
+            run["status"] != "SUCCESS"
+            and (INTERRUPTED in run["tags"] or not any(step["status"] == "FAILURE" for step in run["stepStats"]))
+            for run in runs
         )
 
     def failure(self, backfill_id: str) -> str:

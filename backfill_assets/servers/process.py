@@ -1,4 +1,4 @@
-"""A process of this machine by its id and the time when it started, since ids are given again."""
+"""A process of this machine by its id and when it started, since ids are given again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import psutil
 
-# The system computes the time from its clock, which may be set meanwhile.
-SAME_START_S = 2.0
+# On Linux, where starts are counted from the boot in hundredths of a second, they are equal but for rounding. Elsewhere they
+# are compared by the clock, which may be corrected a little meanwhile.
+SAME_START_S = 0.05 if psutil.LINUX else 2.0
 
 
 class ProcessId(NamedTuple):
-    """`start` is in seconds since 1970."""
+    """`start` is in seconds since the machine's boot on Linux, whatever its clock is set to, and since 1970 elsewhere."""
 
     pid: int
     start: float
@@ -19,13 +20,17 @@ class ProcessId(NamedTuple):
     @classmethod
     def of(cls, pid: int) -> ProcessId:
         """The process that has this id now; psutil.NoSuchProcess if none has."""
-        return cls(pid, round(psutil.Process(pid).create_time(), 2))
+        return cls(pid, round(_start(psutil.Process(pid)), 2))
 
     def find(self) -> psutil.Process | None:
         """The process; None if it has ended."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.start) < SAME_START_S
+            same = abs(_start(process) - self.start) < SAME_START_S
             return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
+
+
+def _start(process: psutil.Process) -> float:
+    return process.create_time() - (psutil.boot_time() if psutil.LINUX else 0)

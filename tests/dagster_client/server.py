@@ -27,7 +27,7 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selector, select
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.launch import Launcher
+from backfill_assets.rebuild.launch import INTERRUPTED, Launcher
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.step.due import days_due
@@ -50,11 +50,16 @@ class Backfill:
     status: str = "REQUESTED"
     run: str = "SUCCESS"
 
+    @property
+    def number(self) -> int:
+        return int(self.id.removeprefix("b"))
+
 
 @dataclass
 class Server:
     """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
-    leave no record; `lost` answers never arrive. `away`: requests that find no server. `unhealthy`: its daemon does not run.
+    leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`: requests that find
+    no server. `unhealthy`: its daemon does not run.
     """
 
     graph: Graph
@@ -62,6 +67,7 @@ class Server:
     failing: set[Partition] = field(default_factory=set)
     killed: set[int] = field(default_factory=set)
     broken: set[int] = field(default_factory=set)
+    interrupted: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     away: range = range(0)
     unhealthy: bool = False
@@ -137,7 +143,8 @@ class Server:
         backfill = next(b for b in self.backfills if b.id == given.get("id") or f"run-{b.id}" == given.get("run"))
         if query == documents.RUNS:
             steps = [{"stepKey": "t", "status": "FAILURE"}] if backfill.run == "FAILURE" else []
-            run = {"runId": f"run-{backfill.id}", "status": backfill.run, "stepStats": steps}
+            run_tags = [INTERRUPTED] if backfill.number in self.interrupted else []
+            run = {"runId": f"run-{backfill.id}", "status": backfill.run, "tags": run_tags, "stepStats": steps}
             runs = [] if backfill.status == "REQUESTED" else [run]
             return {"runsOrError": {"__typename": "Runs", "results": runs}}
         if query == documents.CANCEL:
@@ -173,8 +180,8 @@ class Server:
             backfill.polls += 1
             if backfill.status == "REQUESTED" and backfill.polls > self.polls_needed:
                 backfill.status, backfill.run = "COMPLETED_SUCCESS", "SUCCESS"
-                if number in self.killed | self.broken:
-                    backfill.status, backfill.run = "COMPLETED_FAILED", "FAILURE" if number in self.broken else "CANCELED"
+                if number in self.killed | self.broken | self.interrupted:
+                    backfill.status, backfill.run = "COMPLETED_FAILED", "CANCELED" if number in self.killed else "FAILURE"
                 else:
                     self._build(backfill)
         return [

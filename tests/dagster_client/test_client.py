@@ -55,6 +55,12 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
     assert asked == []
 
 
+def test_a_webserver_whose_code_location_is_being_loaded_is_unavailable_and_no_table_is_refused():
+    loading = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": {"assetNodes": []}}))
+    with pytest.raises(ServiceUnavailable, match=r"has no tables loaded\. Nothing was launched"):
+        Dagster("http://dagster", transport=loading).launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
+
+
 @pytest.mark.parametrize("day", [date(2019, 8, 31), date(2019, 10, 1)])
 def test_a_day_outside_the_calendar_is_refused_with_the_days_there_are(day):
     dagster, asked = launching({})

@@ -24,13 +24,13 @@ TIMEOUT_S = 120.0
 
 WRITES = """
 from pathlib import Path
-from dagster import job, op
+from dagster import in_process_executor, job, op
 
 @op
 def write():
     Path({path!r}).write_text({text!r})
 
-@job
+@job(executor_def=in_process_executor)
 def build():
     write()
 """
@@ -38,23 +38,34 @@ def build():
 WAITS = """
 import threading
 from pathlib import Path
-from dagster import job, op
+from dagster import in_process_executor, job, op
 
 @op
 def write():
     Path({path!r}).write_text({text!r})
     threading.Event().wait(600)
 
-@job
+@job(executor_def=in_process_executor)
 def build():
     write()
 """
+# What a step is like that waits for an engine that is gone.
+STUBBORN = WAITS.replace(
+    "    threading.Event().wait(600)",
+    """
+    while True:
+        try:
+            threading.Event().wait(600)
+        except BaseException:
+            pass
+""",
+)
 
 
 @contextmanager
-def run_starter_in(folder: Path) -> Iterator[Child]:
+def run_starter_in(folder: Path, patience: float = run_starter.PATIENCE_S) -> Iterator[Child]:
     """A run starter that listens on `folder / "starter"`."""
-    command = [sys.executable, "-P", run_starter.__file__, str(folder / "starter")]
+    command = [sys.executable, "-P", run_starter.__file__, str(folder / "starter"), str(patience)]
     starter = Child("run-starter", command, dict(os.environ), folder / "starter.log", folder)
     starter.start()
     try:
@@ -92,16 +103,16 @@ class Launches:
         return run.run_id
 
     def record(self, status: DagsterRunStatus, pid: int, tags: Mapping[str, str] | None = None) -> str:
-        """The id of a run that is recorded with this status in process `pid`, started in 1970, or with these `tags`."""
+        """The id of a run that is recorded with this status in a process `pid` of another start, or with these `tags`."""
         self.declare(WRITES, "")
         job, run_id = ReconstructableJob.for_file(str(self.folder / "job.py"), "build"), make_new_run_id()
         given = {PROCESS: f"{run_id} {pid} 0.00"} if tags is None else tags
         self.instance.create_run_for_job(job.get_definition(), run_id=run_id, status=status, tags=given)
         return run_id
 
-    def launch_waiting(self) -> DagsterRun:
+    def launch_waiting(self, source: str = WAITS) -> DagsterRun:
         """A run whose step has begun and waits."""
-        self.declare(WAITS, "begun")
+        self.declare(source, "begun")
         self.written.unlink(missing_ok=True)
         run_id = self.launch()
         eventually(self.written.exists, what="the step began", patience=TIMEOUT_S)

@@ -22,7 +22,7 @@ from tests.world import FOUR, World
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
-def sharing(session: SparkSession, errors: list[Exception]) -> SparkResource:
+def sharing(session: SparkSession, errors: list[BaseException]) -> SparkResource:
     """A Spark resource that raises `errors`, one at each attempt, and then yields this process's session."""
 
     class Shared(SparkResource):
@@ -74,7 +74,7 @@ class Site:
 
 
 @contextmanager
-def delivered(root: Path, session: SparkSession, *errors: Exception) -> Iterator[Site]:
+def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iterator[Site]:
     """Four days of twenty outages each, delivered and not built."""
     world = World(root / "lake", root / "landing", lambda: session, Calendar(FOUR[0], FOUR[-1]))
     for n in range(4):

@@ -12,7 +12,7 @@ from backfill_assets.orchestration import run_starter
 from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
-from tests.orchestration.forked_runs import launches_in, run_starter_in
+from tests.orchestration.forked_runs import STUBBORN, launches_in, run_starter_in
 
 
 def test_the_starter_imports_nothing_that_a_run_must_load_as_it_is_on_disk():
@@ -30,7 +30,7 @@ def test_where_no_starter_listens_nothing_is_started_and_the_error_says_so(tmp_p
 @pytest.fixture
 def starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     monkeypatch.setenv(RUN_STARTER_VARIABLE, str(tmp_path / "starter"))
-    with run_starter_in(tmp_path) as starter:
+    with run_starter_in(tmp_path, patience=1) as starter:
         yield starter
 
 
@@ -44,3 +44,11 @@ def test_a_client_that_asks_nonsense_or_hangs_up_does_not_end_the_starter_and_it
         starter.process.kill()
         assert launches.ended(run.run_id).status == DagsterRunStatus.FAILURE
         launches.gone(run)
+
+
+def test_a_run_that_goes_on_in_spite_of_being_interrupted_is_killed(starter, tmp_path: Path):
+    with launches_in(tmp_path) as launches:
+        run = launches.launch_waiting(STUBBORN)
+        starter.process.kill()
+        launches.gone(run)
+        assert not launches.run(run.run_id).is_finished  # it could not say so: the daemon will find it dead

@@ -82,6 +82,12 @@ def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
     assert end.remaining.why[A.name, day(0)] == "the runs of backfill b3 ended without building it"
 
 
+def test_runs_whose_servers_ended_in_a_step_are_launched_again(tmp_path):
+    server = chain(tmp_path, interrupted={1})
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
+    assert (end.ending, len(server.backfills)) == (Ending.DONE, 2)
+
+
 def test_a_step_that_fails_without_a_record_is_not_tried_again_and_says_why(tmp_path):
     server = chain(tmp_path, broken={1})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
