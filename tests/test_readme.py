@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from backfill_assets.cli.app import app
 from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.orchestration.assets import RebuildOptions
 from backfill_assets.orchestration.job_config import plan_named, request_of
+from backfill_assets.orchestration.run_options import RebuildOptions
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
 

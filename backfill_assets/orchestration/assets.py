@@ -17,7 +17,6 @@ from dagster import (
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
-    ConfigurableResource,
     DailyPartitionsDefinition,
     Failure,
     FreshnessPolicy,
@@ -26,18 +25,13 @@ from dagster import (
     in_process_executor,
     multi_asset,
 )
-from pydantic import Field
 
 from backfill_assets.calendar import Calendar, as_day
-from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, ServiceUnavailable
-from backfill_assets.lake.record import WriteMode
 from backfill_assets.orchestration.report import events_of, failure_message
+from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of
 from backfill_assets.orchestration.spark import SparkResource
-from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import Plans
 from backfill_assets.step.audit_standing import audit_standing, built_days
-from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
@@ -56,23 +50,6 @@ NO_DAYS = (
     "This run names no days. Nothing was computed. Choose the table's days and launch them; with force, those that are up to "
     "date are computed again too. (Checks alone, without the asset, need no days: they audit all days as they stand.)"
 )
-
-
-class RebuildOptions(ConfigurableResource):
-    """How this run builds its days. It holds for every table of the run."""
-
-    force: bool = Field(default=False, description="Compute days even if neither their code nor their inputs have changed.")
-    write_mode: WriteMode = Field(
-        default="overwrite",
-        description="overwrite: replace the days. merge: update and insert by key, keep other rows. "
-        "append_once: add the rows, exactly once for a run and its re-executions.",
-    )
-    spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
-    audit_only: bool = Field(
-        default=False, description="Judge the days as they stand by today's rules: nothing is computed, and no row is written."
-    )
-    accept: str = Field(default="", description="Files that may be empty or missing, by name, separated by commas.")
-    reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
 def partitions_of(calendar: Calendar) -> DailyPartitionsDefinition:
@@ -145,33 +122,6 @@ def try_again(context: AssetExecutionContext, error: Exception) -> None:
     attempt = context.op_execution_context.retry_number
     if attempt < MAX_RETRIES:
         raise RetryRequested(MAX_RETRIES, RETRY_AFTER_S * (2 ** (attempt + 1) - 1)) from error
-
-
-def plan_of(context: AssetExecutionContext, workspace: Workspace) -> Plan | None:
-    """The plan that this run is part of, if any. UsageError, before anything is read, if it was made for other code."""
-    plan_id = context.run.tags.get(tags.PLAN)
-    if not plan_id:
-        return None
-    plan = Plans(workspace.lake.root).read(plan_id)
-    plan.refuse_other_code(workspace.code)
-    return plan
-
-
-def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> StepRequest:
-    run = context.run
-    return StepRequest(
-        run=run.run_id,
-        identity=run.root_run_id or run.run_id,
-        force=options.force,
-        force_days=plan.forced_days(table.name) if plan else frozenset(),
-        planned=plan.partitions().keys() if plan else frozenset(),
-        write_mode=options.write_mode,
-        plan=plan.id if plan else "",
-        who=tags.launched_by(run.tags),
-        reason=options.reason or run.tags.get(tags.REASON, ""),
-        spark_conf=options.spark_conf,
-        accept=options.accept,
-    )
 
 
 def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
