@@ -15,7 +15,7 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 from backfill_assets.orchestration.assets import asset_of, executor  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
-from backfill_assets.orchestration.run_options import RebuildOptions
+from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
 from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
 from backfill_assets.orchestration.spark import SparkResource, spark_resource  # noqa: E402
 from backfill_assets.workspace import Workspace  # noqa: E402
