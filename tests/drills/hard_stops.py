@@ -1,4 +1,4 @@
-"""Every hard stop at every point of a run, on real servers: `python -m tests.drills.hard_stops [STOP ...]`, all without one.
+"""Every hard stop at every point of a run, on real servers: `python -m tests.drills.hard_stops`, or some: name them.
 
 A cell is a plan of three days in three runs, two of them at work. When they have come to the point, processes are killed with
 SIGKILL, and so is the command that carries the plan out. Then `backfill up`, if it has ended, and `backfill resume`. At the end
@@ -117,16 +117,17 @@ def wrong(site: Site, plan: str, noticed: float, done: float, free: float, print
             yield f"{what} after {seconds:.0f} s"
 
 
-def cells(stops: Sequence[str]) -> Iterator[Cell]:
+def cells(stops: Sequence[str], points: Sequence[str]) -> Iterator[Cell]:
     with tempfile.TemporaryDirectory(prefix="drill-") as folder, site_on(Path(folder)) as site:
         for stop in stops:
-            for point in HELD:
+            for point in points:
                 yield drilled(site, stop, point)
 
 
-def main(stops: Sequence[str]) -> int:
+def main(names: Sequence[str]) -> int:
+    stops, points = [name for name in STOPS if name in names], [point for point in HELD if point in names]
     console, drawn, failed = Console(width=160), Drawn("stop", "point", "its runs", "noticed s", "done s", "free s", "wrong"), 0
-    for cell in cells(stops):
+    for cell in cells(stops or list(STOPS), points or list(HELD)):
         row = [cell.stop, cell.point, cell.happened, *(f"{s:.0f}" for s in (cell.noticed, cell.done, cell.free))]
         drawn.add_row(*row, "\n".join(cell.wrong) or "nothing")
         console.print(*row, *cell.wrong, sep="; ", highlight=False)
@@ -136,4 +137,4 @@ def main(stops: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:] or list(STOPS)))
+    raise SystemExit(main(sys.argv[1:]))

@@ -28,9 +28,10 @@ def test_where_no_starter_listens_nothing_is_started_and_the_error_says_so(tmp_p
 
 
 @pytest.fixture
-def starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+def starter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+    """A run starter; its parameter is how long an interrupted run may take to end."""
     monkeypatch.setenv(RUN_STARTER_VARIABLE, str(tmp_path / "starter"))
-    with run_starter_in(tmp_path, patience=1) as starter:
+    with run_starter_in(tmp_path, getattr(request, "param", run_starter.PATIENCE_S)) as starter:
         yield starter
 
 
@@ -46,6 +47,7 @@ def test_a_client_that_asks_nonsense_or_hangs_up_does_not_end_the_starter_and_it
         launches.gone(run)
 
 
+@pytest.mark.parametrize("starter", [1.0], indirect=True, ids=["within a second"])
 def test_a_run_that_goes_on_in_spite_of_being_interrupted_is_killed(starter, tmp_path: Path):
     with launches_in(tmp_path) as launches:
         run = launches.launch_waiting(STUBBORN)
