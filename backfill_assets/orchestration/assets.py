@@ -25,6 +25,7 @@ from dagster import (
     in_process_executor,
     multi_asset,
 )
+from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.errors import BackfillError, ServiceUnavailable
@@ -44,6 +45,8 @@ executor = in_process_executor.configured({"step_dependency_config": {"require_u
 # step requests it: a RetryPolicy of Dagster's holds for a step whose run was interrupted too, which would then outlive its
 # servers, or its cancellation.
 MAX_RETRIES, RETRY_AFTER_S = 2, 10.0
+# These are raised again by every attempt: a column that is not there, a name that is misspelt.
+ERRORS_OF_CODE = (AnalysisException, AttributeError, ImportError, NameError, TypeError)
 
 FRESHNESS = FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26))
 NO_DAYS = (
@@ -107,7 +110,8 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
             raise Failure(str(error), allow_retries=False) from error
         except Exception as error:
             spark.forget()
-            try_again(context, error)
+            if not isinstance(error, ERRORS_OF_CODE):
+                try_again(context, error)
             raise
         yield from events_of(context, result, materialize=names_days)
         message = failure_message(result)
