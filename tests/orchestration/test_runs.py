@@ -213,6 +213,13 @@ def test_a_step_whose_run_is_interrupted_does_not_try_again(tmp_path, spark):
         assert run.tags[INTERRUPTED["key"]] == INTERRUPTED["value"]
 
 
+def test_an_error_of_a_tables_code_is_not_tried_again(tmp_path, spark):
+    with delivered(tmp_path, spark, NameError("name 'colunm' is not defined")) as site:
+        result = site.run()
+        assert "name 'colunm' is not defined" in site.failures(result)[REJECTED]
+        assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+
+
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
     message = site.failures(site.run(write_mode="merge"))[REJECTED]
     assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in message
