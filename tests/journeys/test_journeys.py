@@ -18,6 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
+from backfill_assets.datasets.outages.staging import HORIZON
 from backfill_assets.errors import UsageError
 from backfill_assets.pyproject import BUNDLED
 from backfill_assets.servers.home import servers_record
@@ -206,7 +207,7 @@ def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mende
     found = station.ended(run)
     tags = {tag["key"]: tag["value"] for tag in found["tags"]}
     first, last = tags["dagster/asset_partition_range_start"], tags["dagster/asset_partition_range_end"]
-    assert (found["status"], first, last) == ("SUCCESS", str(LAST - timedelta(days=2)), str(LAST))
+    assert (found["status"], first, last) == ("SUCCESS", str(LAST - timedelta(days=HORIZON)), str(LAST))
 
 
 def test_the_webserver_of_backfill_up_answers_no_page_of_another_site_and_to_no_other_name(station: Station):

@@ -24,15 +24,15 @@ def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):
 
 
 def test_another_type_is_refused_and_nothing_is_written(given):
-    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
     with pytest.raises(UsageError, match=r"n is integer, now string\. Nothing was committed"):
         given.commit((FIRST, "1"), days=(FIRST,), columns="day DATE, n STRING")
     assert DeltaTable(given.folder).version() == 0
-    assert [b.day for b in Ledger(given.root).builds()] == [FIRST]
+    assert [b.day for b in Ledger(given.root).builds()] == [FIRST, SECOND]
 
 
 def test_a_column_that_is_spelled_in_another_case_is_refused(given):
-    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
     with pytest.raises(UsageError, match=r"has n, now spelled N\. Nothing was committed"):
         given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, N INT")
 
