@@ -22,7 +22,6 @@ from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.read_remaining import remaining_reader
-from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
@@ -59,7 +58,7 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     with _detaching(console, plan_id):
         end = carry_out_and_show(console, rebuild, workspace)
     with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
-        report_cleared(end.remaining.of(WorkState.DONE), workspace.lake, dagster)
+        report_cleared(end.remaining.saved, workspace.lake, dagster)
     return report(end, workspace, as_json=as_json)
 
 

@@ -89,6 +89,15 @@ MATERIALIZED = """query ($key: AssetKeyInput!) {
   }
 }"""
 
+FAILED_PARTITIONS = """query ($key: AssetKeyInput!) {
+  assetNodes(assetKeys: [$key]) {
+    assetPartitionStatuses {
+      __typename
+      ... on TimePartitionStatuses { ranges { status startKey endKey } }
+    }
+  }
+}"""
+
 RUNNING = """{
   runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
     __typename

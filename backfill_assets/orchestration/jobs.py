@@ -30,7 +30,6 @@ from backfill_assets.orchestration.job_metadata import metadata_of_ending, metad
 from backfill_assets.plan import text
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.remaining import WorkState
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.reconcile.cleared import report_cleared
@@ -92,7 +91,7 @@ def plan_jobs(
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
         with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
-            report_cleared(end.remaining.of(WorkState.DONE), workspace.lake, webserver)
+            report_cleared(end.remaining.saved, workspace.lake, webserver)
         message, metadata = "\n".join(text.ending_lines(end)), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:
             raise Failure(f"{message}\nOr re-execute this run.", metadata=metadata, allow_retries=False)

@@ -1,4 +1,4 @@
-"""Partitions that failed and are up to date again without a run: Dagster would show them as failed for ever."""
+"""Partitions that are up to date again without a run, after one failed on them: Dagster would show them as failed for ever."""
 
 from collections.abc import Iterable
 from datetime import date
@@ -8,17 +8,15 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import SCHEMA
 from backfill_assets.lake.store import Lake
-from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.reconcile.dagster_record import read_failed, report
 
 
 def report_cleared(done: Iterable[Partition], lake: Lake, dagster: Dagster) -> int:
-    """Report to Dagster those of the partitions `done` whose last build failed, by their accepted builds; how many."""
-    days: dict[str, list[date]] = {}
+    """Report to Dagster those of the partitions `done` that it shows as failed, by their accepted builds; how many."""
+    days: dict[str, set[date]] = {}
     for table, day in done:
-        days.setdefault(table, []).append(day)
-    builds = latest(lake.ledger, days)
-    cleared = [partition for partition, build in builds.last.items() if not build.succeeded and partition in builds.accepted]
-    if not cleared:
-        return 0
-    whole = latest(lake.ledger, {table: days[table] for table, _ in cleared}, SCHEMA.names)
-    return report(dagster, [whole.accepted[partition] for partition in sorted(cleared)])
+        days.setdefault(table, set()).add(day)
+    shown = {table: read_failed(dagster, table) & of_table for table, of_table in days.items()}
+    failed = {table: of_table for table, of_table in shown.items() if of_table}
+    accepted = latest(lake.ledger, failed, SCHEMA.names).accepted if failed else {}
+    return report(dagster, [accepted[partition] for partition in sorted(accepted)])

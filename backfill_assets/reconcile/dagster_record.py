@@ -43,9 +43,17 @@ def read_materialized(dagster: Dagster, table: str) -> Materialized | None:
         return None
     events = [event for node in nodes for event in node["latestMaterializationByPartition"] if event]
     versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
+    return Materialized(min(days), max(days), versions, _failed(nodes))
+
+
+def read_failed(dagster: Dagster, table: str) -> set[date]:
+    """The partitions of `table` that Dagster shows as failed: a run failed on them after they were materialized last."""
+    return _failed(dagster.ask(documents.FAILED_PARTITIONS, {"key": {"path": table.split("/")}})["assetNodes"])
+
+
+def _failed(nodes: Iterable[Mapping[str, Any]]) -> set[date]:
     ranges = [each for node in nodes for each in node["assetPartitionStatuses"].get("ranges", ()) if each["status"] == "FAILED"]
-    failed = {day for each in ranges for day in between(as_day(each["startKey"]), as_day(each["endKey"]))}
-    return Materialized(min(days), max(days), versions, failed)
+    return {day for each in ranges for day in between(as_day(each["startKey"]), as_day(each["endKey"]))}
 
 
 def _version(tags: Iterable[Mapping[str, str]]) -> str:
