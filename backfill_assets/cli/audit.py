@@ -6,6 +6,7 @@ The exit code is 0 if every day passed, and 1 if one broke a rule or could not b
 import getpass
 import json
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
@@ -19,6 +20,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import FINISHED, Dagster
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.make import latest_builds
+from backfill_assets.rebuild.carry_out import refuse_without_daemons
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -52,10 +54,13 @@ def built_days(workspace: Workspace, text: str, target: str) -> dict[str, list[d
 def audited_by(dagster: Dagster, days: Mapping[str, list[date]], sleep: Callable[[float], None]) -> set[str]:
     """Have these days audited, and wait until it is done; the ids of the runs that did it."""
     options, who = {"audit_only": True}, {tags.WHO: getpass.getuser()}
-    backfill_id = dagster.launch(days, options=options, tags=who, title="audit of the days as they stand")
+    refuse_without_daemons(dagster)
+    named = {tags.LAUNCH: uuid.uuid4().hex}
+    backfill_id = dagster.launch(days, options=options, tags=who | named, title="audit of the days as they stand")
+    terminal(stderr=True).print(f"Audited by backfill {backfill_id}: {dagster.url}/runs/b/{backfill_id}")
 
     def is_running() -> bool:
-        return next(each["status"] for each in dagster.backfills() if each["id"] == backfill_id) not in FINISHED
+        return any(backfill["status"] not in FINISHED for backfill in dagster.backfills(named))
 
     Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
     return {run["runId"] for run in dagster.runs(backfill_id)}
@@ -63,8 +68,8 @@ def audited_by(dagster: Dagster, days: Mapping[str, list[date]], sleep: Callable
 
 def counts(days: list[date], builds: list[Build]) -> dict[str, Any]:
     """How many days of a table passed and failed, how many were not judged, and why the failed ones did."""
-    failed = {str(build.day): build.message for build in builds if not build.succeeded}
-    passed = {build.day for build in builds if build.succeeded}
+    failed = {str(build.day): build.message for build in builds if build.outcome == "refused"}
+    passed = {build.day for build in builds if build.outcome == "audited"}
     return {
         "days": len(days),
         "passed": len(passed),
@@ -85,4 +90,6 @@ def show(tables: Mapping[str, Mapping[str, Any]]) -> None:
         console.print(f"  and {len(messages) - FAILURES_SHOWN} more: `backfill log`")
     if any(table["not judged"] for table in tables.values()):
         console.print("Days that were not judged are named by `backfill status`, or their runs ended before: see the UI.")
-    console.print("No row was changed. Days that failed stay as they were accepted; rebuild them, or change the rule.")
+    console.print(
+        "No row was changed." + (" Change the rule, or build the days again: `backfill run --force`." if messages else "")
+    )

@@ -1,7 +1,7 @@
 """The one place that says with which code a command ends.
 
-0 everything done, 1 partly done, 2 wrong usage, 3 a service is missing or nothing could be launched, 4 stopped by a budget or
-a guard.
+0 everything done, 1 partly done, 2 wrong usage, 3 a service is missing or nothing could be launched, 4 stopped by a budget,
+the canary or a guard.
 """
 
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError

@@ -65,7 +65,7 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
 def up_to_date(workspace: Workspace) -> frozenset[Partition]:
     days, builds = workspace.calendar.days(), latest_builds(workspace)
     partitions = status_of(workspace, workspace.tables, days, latest=builds).partitions
-    return frozenset(p for p, status in partitions.items() if status.state == State.UP_TO_DATE and not status.earlier_rules)
+    return frozenset(p for p, status in partitions.items() if status.state == State.UP_TO_DATE) - builds.refused()
 
 
 def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:

@@ -119,7 +119,7 @@ def report(end: Progress, workspace: Workspace, *, as_json: bool) -> int:
         print(json.dumps(as_values(end) | {"outdated now": days, "exit code": code}))
     else:
         show(terminal(), end, workspace.lake)
-        for line in outdated_lines(outdated):
+        for line in outdated_lines(outdated, workspace.settings.ask_above_days):
             terminal().print(line)
     return code
 

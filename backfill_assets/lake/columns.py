@@ -53,8 +53,8 @@ def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
     ]
     if changed:
         raise UsageError(
-            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. Rebuild all days that the "
-            "table holds in one run: `backfill run --partitions FIRST..LAST --target TABLE --canary 0 --days-per-run 10000`. "
+            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. Rebuild all days of the "
+            "table in one run: `backfill run --partitions FIRST..LAST --target TABLE --canary 0 --days-per-run 10000 --yes`. "
             "Or declare the types as they were, or give the columns other names."
         )
     new = [field for field in declared if field["name"] not in types]

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.ledger import Days, Ledger
 from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.record import Build, from_arrow
+from backfill_assets.lake.record import AUDITS, Build, from_arrow
 from backfill_assets.lake.recovery import committed_builds
 
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
@@ -21,7 +21,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Latest:
-    """Of each partition the last build, and the last `accepted` one, whose rows are in the table.
+    """Of each partition the last build, the last `accepted` one, whose rows are in the table, and the last audit of its rows.
 
     `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
     """
@@ -29,14 +29,26 @@ class Latest:
     last: dict[Partition, Build] = field(default_factory=dict)
     accepted: dict[Partition, Build] = field(default_factory=dict)
     rewritten: dict[Partition, str] = field(default_factory=dict)
+    audits: dict[Partition, Build] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
         """Take in builds that may be later than those known."""
         for build in builds:
-            for known in (self.last, self.accepted) if build.succeeded else (self.last,):
-                partition = (build.table, build.day)
+            partition = (build.table, build.day)
+            of_builds = (self.last, self.accepted) if build.succeeded else (self.last,)
+            for known in (self.audits,) if build.outcome in AUDITS else of_builds:
                 if partition not in known or known[partition].at <= build.at:
                     known[partition] = build
+
+    def audit_of(self, partition: Partition) -> Build | None:
+        """The last audit of the rows that are accepted now; None if they were not audited since."""
+        accepted, audit = self.accepted.get(partition), self.audits.get(partition)
+        same = accepted and audit and (audit.fingerprint, audit.delta_version) == (accepted.fingerprint, accepted.delta_version)
+        return audit if same else None
+
+    def refused(self) -> set[Partition]:
+        """The accepted partitions whose last audit refused them."""
+        return {partition for partition in self.audits if (audit := self.audit_of(partition)) and audit.outcome == "refused"}
 
 
 def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
@@ -52,9 +64,11 @@ def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS) -> Late
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:
-    """Where the last build of each partition is, and the last accepted one; oldest first."""
+    """Where the last build of each partition is, the last accepted one and the last audit; oldest first."""
     by_time = pc.sort_indices(rows["at"])
-    partitions = rows.select(["table", "day"]).append_column("failed", pc.equal(rows["outcome"], "failed")).take(by_time)
+    others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
+    kind = pc.if_else(others, pc.replace_substring(rows["outcome"], "refused", "audited"), "accepted")
+    partitions = rows.select(["table", "day"]).append_column("kind", kind).take(by_time)
     numbered = partitions.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
-    last = numbered.group_by(["table", "day", "failed"]).aggregate([("number", "max")])["number_max"]
+    last = numbered.group_by(["table", "day", "kind"]).aggregate([("number", "max")])["number_max"]
     return by_time.take(last.sort())

@@ -36,10 +36,6 @@ class Newest(NamedTuple):
     version: int = -1
     at: datetime = datetime.min.replace(tzinfo=UTC)
 
-    def next_time(self) -> datetime:
-        """The time of a new build: now, but after every build before it, on hosts whose clocks differ too."""
-        return max(datetime.now(UTC), self.at + timedelta(microseconds=1))
-
 
 @dataclass(frozen=True)
 class Ledger:
@@ -108,6 +104,10 @@ class Ledger:
         """Every build of these tables and days (None: all), oldest first; one that was recorded twice counts once."""
         builds = from_arrow(self.rows(columns, days))
         return sorted({(b.table, b.day, b.run, b.outcome, b.at): b for b in builds}.values(), key=lambda b: b.at)
+
+    def next_time(self, table: str) -> datetime:
+        """The time of a new build: now, but after every build of the table before it, on hosts whose clocks differ too."""
+        return max(datetime.now(UTC), self.newest([table])[table].at + timedelta(microseconds=1))
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""

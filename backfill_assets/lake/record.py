@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-Outcome = Literal["accepted", "unchanged", "failed", "restored"]
+# Of an audit of rows that stood already: audited, or refused where they break a rule. Neither changes what is accepted.
+AuditOutcome = Literal["audited", "refused"]
+Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
+AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 WriteMode = Literal["overwrite", "merge", "append_once"]
 # Of these the table has a commit that tells of them; the others leave it as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
@@ -66,7 +69,7 @@ class Build:
     @property
     def succeeded(self) -> bool:
         """Whether the day's rows in the table are this build's (unchanged: equal to it)."""
-        return self.outcome != "failed"
+        return self.outcome not in ("failed", *AUDITS)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"day": self.day.isoformat(), "at": self.at.isoformat()}

@@ -28,6 +28,7 @@ from backfill_assets.errors import BackfillError, NothingToBuild
 from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig, plan_named, request_of
 from backfill_assets.orchestration.job_metadata import metadata_of_ending, metadata_of_plan
 from backfill_assets.plan import text
+from backfill_assets.plan.left_outdated import left_outdated, outdated_lines
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
@@ -92,7 +93,8 @@ def plan_jobs(
             raise
         with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
             report_cleared(end.remaining.saved, workspace.lake, webserver)
-        message, metadata = "\n".join(text.ending_lines(end)), metadata_of_ending(end, workspace.lake)
+        outdated = outdated_lines(left_outdated(end.plan, workspace), workspace.settings.ask_above_days)
+        message, metadata = "\n".join([*text.ending_lines(end), *outdated]), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:
             raise Failure(f"{message}\nOr re-execute this run.", metadata=metadata, allow_retries=False)
         context.log.info(message)

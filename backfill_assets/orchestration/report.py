@@ -32,7 +32,7 @@ from dagster._core.events import (
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
 from backfill_assets.dagster_client.tags import runs_of
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import AUDITS, Build
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 
@@ -106,8 +106,18 @@ def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iter
                 **check["figures"],
                 **({"rows": MetadataValue.json(check["rows"])} if check["rows"] else {}),
             },
-            target_materialization_data=targets.get(day) if build.succeeded else None,
+            target_materialization_data=targets.get(day) if build.outcome != "failed" else None,
         )
+
+
+NOTHING_WRITTEN = (
+    "This was an audit of the rows as they stand: nothing was computed or written. Change the rule, or correct what the days "
+    "are made from and build them again, with force."
+)
+OTHERS_WRITTEN = (
+    "The days named were not written: the table holds what it held for them before. The other days are committed.",
+    "Correct the source or the inputs named, then re-execute this run from failure, or launch these days again.",
+)
 
 
 def failure_message(result: StepResult) -> str:
@@ -117,15 +127,11 @@ def failure_message(result: StepResult) -> str:
     lines += [f"  {day}: blocked: {why}" for day, why in sorted(result.blocked.items())]
     if not lines:
         return ""
+    if any(build.outcome in AUDITS for build in result.built):
+        count = f"{len(failed)} day(s) refused, {len(result.blocked)} not judged, {len(result.accepted())} passed"
+        return "\n".join([f"{table}: {count}.", *lines, NOTHING_WRITTEN])
     count = f"{len(failed)} day(s) failed, {len(result.blocked)} blocked, {len(result.accepted())} built"
-    return "\n".join(
-        [
-            f"{table}: {count}.",
-            *lines,
-            "The days named were not written: the table holds what it held for them before. The other days are committed.",
-            "Correct the source or the inputs named, then re-execute this run from failure, or launch these days again.",
-        ]
-    )
+    return "\n".join([f"{table}: {count}.", *lines, *OTHERS_WRITTEN])
 
 
 def _logged(step: Any, kind: DagsterEventType, payloads: Iterable[Any]) -> Iterator[DagsterEvent]:

@@ -26,10 +26,11 @@ def left_outdated(plan: Plan, workspace: Workspace) -> dict[str, list[date]]:
     return {name: of_table for name, of_table in outdated.items() if of_table}
 
 
-def outdated_lines(outdated: dict[str, list[date]]) -> Iterator[str]:
-    """A sentence for each table, and the command that rebuilds them."""
+def outdated_lines(outdated: dict[str, list[date]], ask_above_days: int) -> Iterator[str]:
+    """A sentence for each table, and the command that rebuilds them; it says --yes for more days than are planned without."""
     for name, days in outdated.items():
         yield f"{name} {days_as_typed(days)} read what was rebuilt, are not in the plan, and are outdated now."
     if outdated:
         days = sorted({day for of_table in outdated.values() for day in of_table})
-        yield f"Rebuild them: `backfill run --partitions {days_as_typed(days)} --only outdated --downstream`."
+        yes = " --yes" if len(days) > ask_above_days else ""
+        yield f"Rebuild them: `backfill run --partitions {days_as_typed(days)} --only outdated --downstream{yes}`."

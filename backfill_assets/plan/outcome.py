@@ -61,7 +61,8 @@ def _outcome(
     done = [day for day, state in states.items() if state == WorkState.DONE]
     computed = [ours[day][-1].outcome for day in done if ours[day] and ours[day][-1].succeeded]
     failed = [day for day, state in states.items() if state == WorkState.FAILED]
-    looked_at = [b for of in accepted.values() for b in of] + [b for day in failed for b in by_day[day][-1:] if not b.succeeded]
+    of_failed = [b for day in failed for b in [b for b in by_day[day] if b.outcome == "failed"][-1:]]
+    looked_at = [b for of in accepted.values() for b in of] + of_failed
     verdicts = [check["passed"] for build in looked_at for check in build.checks]
     return TableOutcome(
         table,

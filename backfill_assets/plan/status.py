@@ -28,7 +28,7 @@ class State(StrEnum):
     CODE_CHANGED = "outdated: code changed"
     INPUT_CHANGED = "outdated: input changed"
     SOURCE_CHANGED = "outdated: source files changed"
-    REWRITTEN = "outdated: rewritten by somebody else"
+    REWRITTEN = "outdated: not as it was built"
     FAILED = "failed"
     RUNNING = "running"
     NOT_DUE = "not due yet"
@@ -39,15 +39,13 @@ class State(StrEnum):
 class PartitionStatus:
     """The state of a partition, and why, in words; `why` is mostly empty for one that is up to date.
 
-    `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it. `earlier_rules`: it was
-    accepted under other rules than today's.
+    `is_built`: it holds the rows of an accepted build. `undelivered`: nothing is delivered for it.
     """
 
     state: State
     why: str = ""
     is_built: bool = field(default=False, compare=False)
     undelivered: bool = field(default=False, compare=False)
-    earlier_rules: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ def status_of(
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
-            undelivered, earlier_rules = isinstance(delivery, NotDelivered), history.has_earlier_rules(day)
-            partitions[partition] = status(state, why, is_built, undelivered, earlier_rules)
+            partitions[partition] = status(state, why, is_built, isinstance(delivery, NotDelivered))
     return Status([table.name for table in tables], list(days), partitions)
 
 
@@ -114,27 +111,23 @@ class _TableHistory:
             return State.REWRITTEN, happened
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
-            return State.UP_TO_DATE, why or self._by_earlier_rules(day)
+            return State.UP_TO_DATE, why or self._by_rules(day)
         if last and not last.succeeded:
             return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)
 
-    def has_earlier_rules(self, day: date) -> bool:
-        """Whether the day was accepted under other rules than today's; not known of builds before rules were recorded."""
-        accepted = self.latest.accepted.get((self.table.name, day))
-        return accepted is not None and accepted.rules not in ("", self.table.rules_version)
-
-    def _by_earlier_rules(self, day: date) -> str:
-        if not self.has_earlier_rules(day):
+    def _by_rules(self, day: date) -> str:
+        """What to say of an accepted day that today's rules have not judged, or have refused."""
+        partition, rules = (self.table.name, day), self.table.rules_version
+        audit, accepted = self.latest.audit_of(partition), self.latest.accepted[partition]
+        if audit and audit.rules == rules:
+            message = audit.message.strip().partition("\n")[0]
+            return f"refused by an audit: {message} (run {audit.run})" if audit.outcome == "refused" else ""
+        if accepted.rules in ("", rules):  # not known of builds before rules were recorded
             return ""
-        last = self.latest.last[self.table.name, day]
-        if last.succeeded or last.rules != self.table.rules_version:
-            return "accepted under earlier rules: `backfill audit` judges it by today's"
-        return (
-            f"accepted under earlier rules, refused by today's: {last.message.strip().partition(chr(10))[0]} (run {last.run})"
-        )
+        return "accepted under earlier rules: `backfill audit` judges it by today's"
 
     def _changed(self, day: date, accepted: Build, delivery: Delivered) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""

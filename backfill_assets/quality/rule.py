@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,9 +53,13 @@ class Rule:
 
     def signature(self) -> str:
         """What the rule promises and how it judges, as text: another text, another rule."""
-        code = getattr(self.judge, "__code__", None)  # of a rule written by hand, whose promise may stay when its code changes
-        judged_by = (code.co_names, [v for v in code.co_consts if isinstance(v, str | int | float)]) if code else ()
-        return repr((self.name, self.promise, self.severity, self.offending, self.counts_keys, judged_by))
+        # The code as well: of a rule written by hand, the promise may stay while it judges differently.
+        cells = [cell.cell_contents for cell in getattr(self.judge, "__closure__", None) or ()]
+        values = [value for value in cells if isinstance(value, str | int | float | tuple | list)]
+        with suppress(OSError, TypeError):  # a rule typed at a prompt has no source, and a callable object none of its own
+            values.append(inspect.getsource(self.judge))
+        looks_at = (list(self.columns), list(self.measures), list(self.tables))
+        return repr((self.name, self.promise, self.severity, self.offending, self.counts_keys, looks_at, values))
 
     def described(self) -> str:
         """The promise, and what becomes of a day that breaks it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan import history
 from backfill_assets.plan.progress import Ending, Progress
@@ -18,7 +19,7 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     """
     launcher, plan = rebuild.launcher, rebuild.plan
     with launcher.plans.exclusive(plan.id):
-        _refuse_without_daemon(rebuild)
+        refuse_without_daemons(launcher.dagster)
         history.start(plan, launcher.plans, launcher.now(), launcher.who)
         try:
             end = follow(rebuild.run())
@@ -41,10 +42,11 @@ def log_changes(updates: Iterable[Progress], log: Callable[[str], None]) -> Prog
     return last
 
 
-def _refuse_without_daemon(rebuild: Rebuild) -> None:
-    unhealthy = [name for name, healthy in rebuild.launcher.dagster.daemons().items() if not healthy]
+def refuse_without_daemons(dagster: Dagster) -> None:
+    """ServiceUnavailable if a daemon that runs need does not run: what is launched would wait for it without end."""
+    unhealthy = [name for name, healthy in dagster.daemons().items() if not healthy]
     if unhealthy:
         raise ServiceUnavailable(
-            f"The webserver at {rebuild.launcher.dagster.url} answers, but these daemons do not run: {', '.join(unhealthy)}. "
+            f"The webserver at {dagster.url} answers, but these daemons do not run: {', '.join(unhealthy)}. "
             "Nothing was launched. Start them with `backfill up`."
         )

@@ -5,7 +5,7 @@ from datetime import date
 
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.record import SCHEMA
 from backfill_assets.lake.store import Lake
 from backfill_assets.reconcile.dagster_record import read_failed, report
@@ -18,5 +18,6 @@ def report_cleared(done: Iterable[Partition], lake: Lake, dagster: Dagster) -> i
         days.setdefault(table, set()).add(day)
     shown = {table: read_failed(dagster, table) & of_table for table, of_table in days.items()}
     failed = {table: of_table for table, of_table in shown.items() if of_table}
-    accepted = latest(lake.ledger, failed, SCHEMA.names).accepted if failed else {}
-    return report(dagster, [accepted[partition] for partition in sorted(accepted)])
+    builds = latest(lake.ledger, failed, SCHEMA.names) if failed else Latest()
+    right = builds.accepted.keys() - builds.refused()
+    return report(dagster, [builds.accepted[partition] for partition in sorted(right)])

@@ -92,7 +92,7 @@ def event_of(build: Build) -> dict[str, Any]:
     return {
         "partition": build.day.isoformat(),
         "data_version": build.fingerprint,
-        "description": "Reported by `backfill reconcile --repair`, from the ledger.",
+        "description": "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run for it.",
         "metadata": {
             "dagster/partition_row_count": build.rows,
             "outcome": build.outcome,

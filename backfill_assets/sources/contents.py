@@ -81,9 +81,9 @@ class Lines:
         self.beginning, self.length, self.blank = bytearray(), 0, True
 
     def cut_off(self) -> bool:
-        """Whether the file, if it ends here, ends within a line. One too long to be kept counts as whole."""
+        """Whether the file, if it ends here, ends within a line. A line too long to be kept needs a line feed at its end."""
         if self.blank or self.length > KEPT:
-            return False
+            return not self.blank
         try:
             json.loads(self.beginning.decode(errors="replace"))
         except (ValueError, RecursionError):

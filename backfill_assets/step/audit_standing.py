@@ -26,9 +26,9 @@ from backfill_assets.workspace import Workspace
 def audit_standing(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace, spark: Callable[[], SparkSession]
 ) -> StepResult:
-    """Judge the rows that `days` hold, and record it: unchanged where they pass, failed where they break a rule.
+    """Judge the rows that `days` hold, and record it: audited where they pass, refused where they break a rule.
 
-    Blocked are days without an accepted build, and days that somebody else wrote to since. A failed day keeps its rows.
+    Blocked are days without an accepted build, and days that somebody else wrote to since. What is accepted stays so.
     """
     lake, version = workspace.lake, workspace.lake.version(table.name)
     accepted = latest(lake.ledger, _relevant(table, days), SCHEMA.names).accepted
@@ -42,7 +42,7 @@ def audit_standing(
     rows = lake.reader(Slice(table.name, table.partition_by, tuple(standing), version), table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
     audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), standing, accepted)
-    at = lake.ledger.newest([table.name])[table.name].next_time()
+    at = lake.ledger.next_time(table.name)
     builds = [replace(_judged(built[day], audited[day], table, request), at=at) for day in standing]
     lake.ledger.append(builds)
     return StepResult(table, builds, (), blocked)
@@ -66,7 +66,7 @@ def _judged(build: Build, audited: Audited, table: Table, request: StepRequest) 
     why = audited.why() if same else f"the rows are not those that were accepted ({build.fingerprint})"
     return replace(
         build,
-        outcome="failed" if why else "unchanged",
+        outcome="refused" if why else "audited",
         message=why,
         checks=verdicts_of(audited),
         rules=table.rules_version,

@@ -30,7 +30,7 @@ def commit_days(
 
     def decide() -> list[Build]:
         now = _after_others(table, judgements, accepted, request, workspace)
-        return records(now, workspace.lake.ledger.newest([table.name])[table.name].next_time())
+        return records(now, workspace.lake.ledger.next_time(table.name))
 
     return commit_and_record(workspace.lake.root, table.name, decide, commit)
 

@@ -47,12 +47,11 @@ def days_due(
     calendar, due = workspace.calendar, Due()
     delivered = delivered_for(table, days, workspace.area, accepted, accept)
     for day in sorted(days):
-        missing = lacking(table, day, accepted, calendar, due.compute, failed)
-        if missing:
-            refused = (
-                ", which failed in this plan" if failed and not lacking(table, day, accepted, calendar, due.compute) else ""
-            )
-            due.blocked[day] = f"needs {missing}{refused or ', of which there is no accepted build'}"
+        if missing := lacking(table, day, accepted, calendar, due.compute):
+            due.blocked[day] = f"needs {missing}, of which there is no accepted build"
+            continue
+        if missing := lacking(table, day, accepted, calendar, due.compute, failed):
+            due.blocked[day] = f"needs {missing}, which failed in this plan, or needs what failed"
             continue
         source, tables = delivered.get(day, NO_DELIVERY), tables_read(table, day, accepted, calendar)
         outdated = day in force or (table.name, day) in rewritten or _changed(table, day, due, accepted, tables, source)

@@ -50,8 +50,9 @@ class StepResult:
     blocked: Mapping[date, str] = field(default_factory=dict)
 
     def failed(self) -> list[Build]:
-        return [build for build in self.built if build.outcome == "failed"]
+        return [build for build in self.built if build.outcome in ("failed", "refused")]
 
     def accepted(self) -> list[Build]:
-        """The builds whose rows are now in the table, in order of days."""
-        return sorted([b for b in self.built if b.succeeded] + list(self.up_to_date), key=lambda b: b.day)
+        """The builds whose rows are now in the table, and the audits of rows that passed, in order of days."""
+        failed = self.failed()
+        return sorted([b for b in self.built if b not in failed] + list(self.up_to_date), key=lambda b: b.day)

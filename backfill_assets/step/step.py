@@ -142,7 +142,7 @@ class Step:
         """Record days that could not be computed."""
         judgements = [Judgement(day, "failed", text, due.inputs.get(day, Inputs())) for day, text in messages.items()]
         ledger = self.workspace.lake.ledger
-        at = ledger.newest([self.table.name])[self.table.name].next_time()
+        at = ledger.next_time(self.table.name)
         builds = [record(each, self.table, self.request, at=at) for each in judgements]
         ledger.append(builds)
         return builds

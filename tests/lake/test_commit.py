@@ -129,7 +129,7 @@ def test_a_column_that_is_not_declared_any_more_goes_with_the_last_day_that_was_
 
 def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match=r"another type: n is integer, now long.*--days-per-run 10000"):
+    with pytest.raises(UsageError, match=r"another type: n is integer, now long.*--days-per-run 10000 --yes"):
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
     given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")

@@ -183,7 +183,7 @@ def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(site):
     assert {at for at, _ in verdicts} == EVERY
     assert {rule for _, rule in verdicts} == {key.name for key in every}
     assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
-    assert {b.outcome for b in site.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"unchanged"}
+    assert {b.outcome for b in site.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"audited"}
 
 
 def test_options_reach_every_step(site):

@@ -40,10 +40,11 @@ def test_days_outside_of_the_plan_that_read_what_it_rebuilt_are_named_with_the_c
     built(lake, B, 3, by=plan.id)
     outdated = left_outdated(plan, workspace_of(TABLES, CALENDAR, lake))
     assert outdated == {B.name: days(4, 5)}
-    assert list(outdated_lines(outdated)) == [
+    assert list(outdated_lines(outdated, 2)) == [
         "raw/b 2019-08-19..2019-08-20 read what was rebuilt, are not in the plan, and are outdated now.",
         "Rebuild them: `backfill run --partitions 2019-08-19..2019-08-20 --only outdated --downstream`.",
     ]
+    assert list(outdated_lines(outdated, 1))[-1].endswith("--downstream --yes`.")
 
 
 def test_a_plan_whose_days_came_out_the_same_leaves_nothing_outdated(tmp_path):

@@ -11,6 +11,7 @@ from backfill_assets.step.audit_standing import audit_standing
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from tests.deliveries import day
+from tests.step.variants import only_some
 from tests.world import DAILY, FOUR, OUTAGES, World
 
 
@@ -29,31 +30,43 @@ def status(world: World, table: Table) -> list[PartitionStatus]:
 
 
 def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_rows(built):
-    table, before = with_rule(built, OUTAGES, at_most=2), (built.versions(), built.files())
+    """An audit changes nothing of what is accepted: neither the rows nor the builds that others read."""
+    table = with_rule(built, OUTAGES, at_most=2)
+    before = (built.versions(), built.files(), built.accepted(OUTAGES))
     assert {s.why for s in status(built, table)} == {"accepted under earlier rules: `backfill audit` judges it by today's"}
     rows = {at: len(built.rows(OUTAGES, [at])) for at in FOUR}
     result = audited(built, table)
     assert {b.day: b.message for b in result.failed()} == {
         at: f"rows_between: {n} rows; at least 0, at most 2 promised" for at, n in rows.items() if n > 2
     }
-    assert (built.versions(), built.files()) == before
+    assert (built.versions(), built.files(), built.accepted(OUTAGES)) == before
     for at, known in zip(FOUR, status(built, table), strict=True):
-        why = f"refused by today's: rows_between: {rows[at]} rows" if rows[at] > 2 else ""
+        why = f"refused by an audit: rows_between: {rows[at]} rows" if rows[at] > 2 else ""
         assert known.state == State.UP_TO_DATE
         assert why in known.why
 
 
-def test_days_that_pass_are_recorded_with_their_own_code_inputs_and_commit(built):
+def test_days_that_pass_are_recorded_beside_what_is_accepted(built):
     table, before = with_rule(built, OUTAGES, at_most=1000), built.accepted(OUTAGES)
     result = audited(built, table)
-    assert [b.outcome for b in result.built] == ["unchanged"] * len(FOUR)
+    assert [b.outcome for b in result.built] == ["audited"] * len(FOUR)
     assert {s.why for s in status(built, table)} == {""}
-    for at, build in built.accepted(OUTAGES).items():
-        same = replace(before[at], outcome="unchanged", run="the audit", identity="the audit", rules=table.rules_version)
-        assert replace(build, checks=(), seconds=0.0, reason="") == replace(
-            same, checks=(), seconds=0.0, reason="", at=build.at
-        )
-        assert "rows_between" in {check["rule"] for check in built.lake.ledger.builds({OUTAGES: [at]})[-1].checks}
+    assert built.accepted(OUTAGES) == before
+    for at in FOUR:
+        last = built.lake.ledger.builds({OUTAGES: [at]})[-1]
+        assert (last.run, last.rules, last.fingerprint) == ("the audit", table.rules_version, before[at].fingerprint)
+        assert "rows_between" in {check["rule"] for check in last.checks}
+
+
+def test_an_audit_of_rows_that_were_built_again_since_says_nothing_of_them(built):
+    audited(built, with_rule(built, OUTAGES, at_most=2))
+    built.run([day(1)], only_some(built, "100", version="2"), run="built again", force=True)
+    table = replace(with_rule(built, OUTAGES, at_most=2), version="2")
+    builds = latest_builds(built.workspace)
+    assert builds.audit_of((OUTAGES, day(1))) is None
+    assert builds.audit_of((OUTAGES, day(2))) is not None
+    known = status_of(built.workspace, [table], [day(1)], latest=builds).partitions[OUTAGES, day(1)]
+    assert "refused by an audit" not in known.why
 
 
 def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):

@@ -60,7 +60,7 @@ def test_force_is_by_the_day():
 def test_a_failed_input_blocks_what_needs_it_although_an_earlier_build_is_accepted():
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5))
     due = sorted_out(outages, [3], accepted, failed={(updates.name, day(4))})
-    assert due.blocked == {day(3): "needs staging/u 2019-08-19, which failed in this plan"}
+    assert due.blocked == {day(3): "needs staging/u 2019-08-19, which failed in this plan, or needs what failed"}
     assert sorted_out(outages, [3], accepted, failed={(updates.name, day(6))}).up_to_date == days(3)
 
 
