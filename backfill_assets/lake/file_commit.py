@@ -67,9 +67,12 @@ class FileCommit:
     def _schema(self, table: DeltaTable, days: set[date]) -> Schema:
         """The declared columns, once no file of other ones is left in the table; until then the stored ones and the new."""
         others = {day for day, _, _ in day_files(table)} - days
-        if not self.append_as and (not others or (undeclared(table, self.columns) and others <= set(self.rebuilt()))):
+        if not others and not self.append_as:
             return delta_schema(self.columns)
-        return merged_schema(table, self.columns, self.folder)
+        merged, gone = merged_schema(table, self.columns, self.folder), undeclared(table, self.columns)
+        if gone and not self.append_as and others <= set(self.rebuilt()):
+            return Schema([field for field in merged.fields if field.name not in gone])
+        return merged
 
     def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> int:
         try:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.ledger import Days, Ledger
 from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.record import AUDITS, Build, from_arrow
+from backfill_assets.lake.record import AUDITS, ROWS_DIFFER, Build, from_arrow
 from backfill_assets.lake.recovery import committed_builds
 
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
@@ -45,6 +45,11 @@ class Latest:
         accepted, audit = self.accepted.get(partition), self.audits.get(partition)
         same = accepted and audit and (audit.fingerprint, audit.delta_version) == (accepted.fingerprint, accepted.delta_version)
         return audit if same else None
+
+    def differing(self) -> dict[Partition, str]:
+        """The accepted partitions in which an audit found other rows than were accepted, and what it said."""
+        audits = {partition: self.audit_of(partition) for partition in self.audits}
+        return {p: audit.message for p, audit in audits.items() if audit and audit.message.startswith(ROWS_DIFFER)}
 
     def refused(self) -> set[Partition]:
         """The accepted partitions whose last audit refused them."""

@@ -13,6 +13,8 @@ import pyarrow as pa
 # Of an audit of rows that stood already: audited, or refused where they break a rule. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
+# The message of an audit that finds other rows begins so: their files were changed behind the log.
+ROWS_DIFFER = "the rows are not those that were accepted"
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 WriteMode = Literal["overwrite", "merge", "append_once"]
 # Of these the table has a commit that tells of them; the others leave it as it was.

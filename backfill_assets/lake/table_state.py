@@ -59,8 +59,11 @@ class TableState:
         if build.delta_version > self.version:
             return True
         # A day without rows that replaces none makes no commit.
-        committed = build.outcome in COMMITTED and build.rows > 0
-        return committed and build.delta_version >= self.oldest and key(build) not in self._keys
+        if build.rows == 0 or build.delta_version < self.oldest:
+            return False
+        if build.outcome in COMMITTED:
+            return key(build) not in self._keys
+        return (build.day, build.delta_version) not in {(b.day, b.delta_version) for b in self.builds}
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
         """The commits, not ours, that changed the day of `build` after it."""

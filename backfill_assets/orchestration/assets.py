@@ -29,7 +29,8 @@ from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.errors import BackfillError, ServiceUnavailable
-from backfill_assets.orchestration.report import events_of, failure_message
+from backfill_assets.orchestration.failure import failure_message
+from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.step.audit_standing import audit_standing, built_days

@@ -29,13 +29,16 @@ CATCH_UP_DAYS = 31
 
 
 def days_of_the_night(calendar: Calendar, days_back: int, built: Iterable[date]) -> list[date]:
-    """The days of a nightly run, without gaps: the newest day, `days_back` days before it, and missed days before those."""
+    """The days of a nightly run, without gaps: the newest day, missed days before it, and the `days_back` days before those.
+
+    What was delivered on a missed day may be about any of the days before it.
+    """
     newest = calendar.last
-    rolling = newest - timedelta(days=days_back)
     days_built, oldest = set(built), max(calendar.first, newest - timedelta(days=CATCH_UP_DAYS - 1))
     # Days before the first one ever built were not missed: the table did not exist yet.
     missed = [day for day in between(oldest, newest) if day not in days_built and days_built and day > min(days_built)]
-    first = max(min([rolling, *missed]), calendar.first)
+    begun = min(days_built, default=calendar.first)
+    first = max(min([newest, *missed]) - timedelta(days=days_back), calendar.first, min(begun, newest))
     return list(between(first, newest)) if first <= newest else []
 
 

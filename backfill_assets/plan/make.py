@@ -31,7 +31,7 @@ def latest_builds(workspace: Workspace) -> Latest:
     """The latest builds of every partition of the workspace's tables, and which of them somebody else wrote to since."""
     builds = latest(workspace.lake.ledger, dict.fromkeys(workspace.names))
     now = dict.fromkeys(workspace.names)
-    return replace(builds, rewritten=rewritten_partitions(workspace.lake.root, builds.accepted, now))
+    return replace(builds, rewritten=builds.differing() | rewritten_partitions(workspace.lake.root, builds.accepted, now))
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:

@@ -69,7 +69,7 @@ class Servers:
         self._await("Dagster's daemon", lambda: all(self.dagster.daemons().values()))
 
     def check(self) -> None:
-        """Restart a code server, engine or run starter that died. ServiceUnavailable if it died too often, or another one died."""
+        """Restart a code server, engine or run starter that died. ServiceUnavailable if it died too often, or another did."""
         for child in (child for child in self.children.values() if not child.alive):
             if child.name not in RESTARTED:
                 raise ServiceUnavailable(f"{_ended(child)} All other servers were stopped. Start again with `backfill up`.")

@@ -85,8 +85,10 @@ class Lines:
         if self.blank or self.length > KEPT:
             return not self.blank
         try:
-            json.loads(self.beginning.decode(errors="replace"))
-        except (ValueError, RecursionError):
+            json.loads(self.beginning.decode(errors="replace"), parse_int=str)
+        except RecursionError:  # nested too deeply to be seen through
+            return False
+        except ValueError:
             return True
         return False
 

@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -40,7 +41,7 @@ class Manifest:
             saved = json.loads(self.path.read_text()) if self.path else {}
         except (OSError, ValueError):
             saved = {}
-        if isinstance(saved, dict) and saved.get("form") == FORM:
+        if isinstance(saved, dict) and saved.get("form") == FORM and isinstance(saved.get("files"), dict):
             self.settled = saved["files"]
 
     def contents(self, files: Iterable[Path]) -> dict[Path, FileContents]:
@@ -73,8 +74,10 @@ class Manifest:
         return contents
 
     def save(self) -> None:
-        """Write the manifest, if it has changed, whole or not at all."""
-        if self.path and self.changed:
+        """Write the manifest, if it has changed, whole or not at all; if not at all, the next process reads files again."""
+        if not self.path or not self.changed:
+            return
+        with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             draft = self.path.with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps({"form": FORM, "files": self.settled}))

@@ -10,7 +10,7 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Days
 from backfill_assets.lake.reading import schema_of
-from backfill_assets.lake.record import SCHEMA, Build
+from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA, Build
 from backfill_assets.lake.rewritten import rewritten
 from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import schema_mismatches
@@ -63,7 +63,7 @@ def _relevant(table: Table, days: Sequence[date]) -> Days:
 def _judged(build: Build, audited: Audited, table: Table, request: StepRequest) -> Build:
     """The record of an audit: the accepted build, of the same code and inputs, with today's verdicts."""
     same = bool(audited.profile.schema_mismatches) or audited.profile.fingerprint == build.fingerprint
-    why = audited.why() if same else f"the rows are not those that were accepted ({build.fingerprint})"
+    why = audited.why() if same else f"{ROWS_DIFFER}: {audited.profile.fingerprint} instead of {build.fingerprint}"
     return replace(
         build,
         outcome="refused" if why else "audited",

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.record import WriteMode
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, tables_read
 from backfill_assets.tables.declaration import Table
@@ -16,13 +17,17 @@ from backfill_assets.workspace import Workspace
 
 @dataclass
 class Due:
-    """The requested days by what is to be done with them. Every day is in exactly one of the first four."""
+    """The requested days by what is to be done with them. Every day is in exactly one of the first four.
+
+    `rewritten`: days that do not hold the rows that were accepted, and are written again whatever they come to.
+    """
 
     compute: list[date] = field(default_factory=list)
     up_to_date: list[date] = field(default_factory=list)
     blocked: dict[date, str] = field(default_factory=dict)
     undelivered: dict[date, str] = field(default_factory=dict)
     inputs: dict[date, Inputs] = field(default_factory=dict)
+    rewritten: Collection[date] = ()
 
 
 def days_due(
@@ -36,6 +41,7 @@ def days_due(
     failed: Collection[Partition] = (),
     rewritten: Mapping[Partition, str] = MappingProxyType({}),
     accept: str = "",
+    write_mode: WriteMode = "overwrite",
 ) -> Due:
     """Sort `days`, in order.
 
@@ -44,7 +50,7 @@ def days_due(
     whose rows are not those that were accepted: they are computed again, and nothing is computed from them before; `accept`,
     files that may be empty or missing.
     """
-    calendar, due = workspace.calendar, Due()
+    calendar, due = workspace.calendar, Due(rewritten=[day for name, day in rewritten if name == table.name])
     delivered = delivered_for(table, days, workspace.area, accepted, accept)
     for day in sorted(days):
         if missing := lacking(table, day, accepted, calendar, due.compute):
@@ -62,9 +68,11 @@ def days_due(
             due.undelivered[day] = str(source)
         elif other := _of_another_delivery(table, day, accepted, source.fingerprint):
             due.blocked[day] = (
-                f"a rule compares it with {other} {day}, which was built from another delivery. Build both: "
+                f"a rule compares it with {other} {day}, which was built from another delivery, or by other code. Build both: "
                 f"`backfill run --partitions {day} --target {other},{table.name}`"
             )
+        elif (table.name, day) in rewritten and write_mode != "overwrite":
+            due.blocked[day] = f"{rewritten[table.name, day]}. Those rows would be kept: use write_mode overwrite"
         elif rewritten and (unsafe := _reads_rewritten(table, day, calendar, due, rewritten)):
             due.blocked[day] = unsafe
         else:
@@ -73,9 +81,13 @@ def days_due(
 
 
 def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, delivered: str) -> str:
-    """A table that a rule compares `day` with, whose rows are of another delivery of that day; "" if there is none."""
-    same_source = [other.name for other in table.compared_with if other.source() and other.source() == table.source()]
-    return next((name for name in same_source if (b := accepted.get((name, day))) and b.delivered != delivered), "")
+    """A table that a rule compares `day` with, of another delivery or built by other code; "" if there is none."""
+    for other in table.compared_with:
+        build = accepted.get((other.name, day))
+        same_source = other.source() is not None and other.source() == table.source()
+        if same_source and build and (build.delivered, build.code_version) != (delivered, other.version):
+            return other.name
+    return ""
 
 
 def _reads_rewritten(table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, str]) -> str:

@@ -37,7 +37,7 @@ def judge_days(
     before = {day: accepted[partition] for day in due.compute if (partition := (table.name, day)) in accepted}
     equal = [build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint]
     lost = rewritten(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
-    same = {build.day: build for build in equal if build.day not in lost}
+    same = {build.day: build for build in equal if build.day not in lost and build.day not in due.rewritten}
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
     for day in due.compute:

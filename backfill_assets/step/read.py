@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.lake.slice import Slice, condition
 from backfill_assets.lake.store import Lake
+from backfill_assets.step.inputs import Inputs
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import SliceDays, Window
 from backfill_assets.workspace import Workspace
@@ -28,15 +29,21 @@ class InputRows:
 
 
 def read_inputs(
-    table: Table, days: Sequence[date], workspace: Workspace, *, spark: SparkSession, versions: Mapping[str, int]
+    table: Table,
+    days: Sequence[date],
+    workspace: Workspace,
+    *,
+    spark: SparkSession,
+    versions: Mapping[str, int],
+    inputs: Mapping[date, Inputs],
 ) -> InputRows:
-    """The days that `days` need of every input."""
+    """The days that `days` read of every input: those that `inputs` records of each, and no rows that nobody accepted."""
     rows: dict[str, DataFrame] = {}
     size = 0
     for name, read in table.reads.items():
         if isinstance(read, Window):
             other = read.table or table
-            needed = Slice(other.name, other.partition_by, _days_read(read, days, workspace), versions[other.name])
+            needed = Slice(other.name, other.partition_by, _days_read(read, other, days, inputs), versions[other.name])
             reader = workspace.lake.reader(needed, other.columns)
             rows[name], size = reader.rows(spark), size + reader.size
             if table.reads_by_day(other, read):
@@ -49,7 +56,8 @@ def read_inputs(
     return InputRows(rows, size)
 
 
-def _days_read(read: Window, days: Sequence[date], workspace: Workspace) -> tuple[date, ...]:
+def _days_read(read: Window, other: Table, days: Sequence[date], inputs: Mapping[date, Inputs]) -> tuple[date, ...]:
     # Days of the table itself that are being computed now must not come in as they were before.
     own = set(days) if read.table is None else set()
-    return tuple(sorted({d for day in days for d in workspace.calendar.clip(read.days(day))} - own))
+    recorded = {day: inputs[day].tables.get(other.name, {}) for day in days}
+    return tuple(sorted({d for day in days for d in read.days(day) if d.isoformat() in recorded[day]} - own))

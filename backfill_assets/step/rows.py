@@ -23,6 +23,7 @@ from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
 from backfill_assets.step.compute import new_rows
+from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -55,10 +56,11 @@ def compute_days(
     *,
     spark: SparkSession,
     versions: Mapping[str, int],
+    inputs: Mapping[date, Inputs],
 ) -> Iterator[Computed]:
     """Compute `days` once, for the audit and the commit; what is not committed is removed at the end."""
     folder, column = workspace.lake.path(table.name), table.partition_by
-    new, size = new_rows(table, days, workspace, spark=spark, versions=versions)
+    new, size = new_rows(table, days, workspace, spark=spark, versions=versions, inputs=inputs)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)

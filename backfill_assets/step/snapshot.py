@@ -29,7 +29,7 @@ def snapshot(
         before, builds = versions, latest(lake.ledger, relevant)
         versions = versions_of_inputs(table, lake)
     rewritten = rewritten_partitions(lake.root, builds.accepted, {table.name: None, **versions})
-    return replace(builds, rewritten=rewritten), versions
+    return replace(builds, rewritten=builds.differing() | rewritten), versions
 
 
 def partitions_looked_at(table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace) -> Days:
@@ -40,7 +40,9 @@ def partitions_looked_at(table: Table, days: Sequence[date], request: StepReques
     relevant[table.name].update(day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1))
     for other, window in table.windows():
         relevant.setdefault(other.name, set()).update(d for day in days for d in clip(window.days(day)))
-    for name, day in request.planned:
-        if name in relevant:
-            relevant[name].add(day)
+    planned = [(each, day) for each in table.ancestors() for name, day in request.planned if name == each.name]
+    for each, day in planned if request.plan else ():
+        relevant[each.name].add(day)
+        for other, window in each.windows():  # to see whether one that failed is up to date again
+            relevant.setdefault(other.name, set()).update(clip(window.days(day)))
     return relevant

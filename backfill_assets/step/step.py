@@ -74,6 +74,7 @@ class Step:
             failed=failed_partitions(table, request, builds, self.workspace),
             rewritten=builds.rewritten,
             accept=request.accept,
+            write_mode=request.write_mode,
         )
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
@@ -114,7 +115,8 @@ class Step:
         """Build each day by itself, and record those that fail; nothing, and no record, if none of the first can be built."""
         built: list[Build] = []
         failed: dict[date, str] = {}
-        for day in due.compute:
+        probes = [due.compute[n] for n in (0, len(due.compute) // 2, -1)]  # bad days often come together
+        for day in dict.fromkeys([*probes, *due.compute]):
             try:
                 built += self._attempt(replace(due, compute=[day]), accepted, versions)
             except NOT_OF_DAYS:
@@ -123,7 +125,7 @@ class Step:
                 failed[day] = _text(error)
                 if not built and len(failed) == FAILED_FIRST:
                     break
-        return built + self._fail(failed, due) if built else []
+        return sorted(built + self._fail(failed, due), key=lambda b: b.day) if built else []
 
     def _attempt(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
         started = time.monotonic()
@@ -133,7 +135,9 @@ class Step:
             seconds = (time.monotonic() - started) / len(judgements)
             return [record(each, table, request, at=at, versions=versions, seconds=seconds) for each in judgements]
 
-        with compute_days(table, due.compute, request, workspace, spark=self.spark(), versions=versions) as rows:
+        with compute_days(
+            table, due.compute, request, workspace, spark=self.spark(), versions=versions, inputs=due.inputs
+        ) as rows:
             audited = audit(table, rows, due.compute, accepted)
             judgements = judge_days(table, due, audited, accepted, workspace)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)

@@ -19,12 +19,12 @@ def all_but(*missing: date) -> list[date]:
     ("built", "first"),
     [
         pytest.param(all_but(), date(2019, 10, 11), id="yesterday and the two days before it"),
-        pytest.param(all_but(date(2019, 10, 5)), date(2019, 10, 5), id="a missed night is caught up with"),
-        pytest.param(all_but(date(2019, 10, 12)), date(2019, 10, 11), id="a missed night within the watermark"),
-        pytest.param(all_but(date(2019, 9, 13)), date(2019, 9, 13), id="a night missed a month ago"),
+        pytest.param(all_but(date(2019, 10, 5)), date(2019, 10, 3), id="a missed night is caught up with"),
+        pytest.param(all_but(date(2019, 10, 12)), date(2019, 10, 10), id="a missed night within the watermark"),
+        pytest.param(all_but(date(2019, 9, 13)), date(2019, 9, 11), id="a night missed a month ago"),
         pytest.param(all_but(date(2019, 9, 1)), date(2019, 10, 11), id="a night missed longer ago is to be planned"),
         pytest.param([], date(2019, 10, 11), id="a lake with nothing in it is not filled unasked"),
-        pytest.param([date(2019, 10, 1)], date(2019, 10, 2), id="days before the first ever built were never begun"),
+        pytest.param([date(2019, 10, 1)], date(2019, 10, 1), id="days before the first ever built were never begun"),
     ],
 )
 def test_a_night_covers_yesterday_the_provisional_days_and_missed_ones(built, first):

@@ -132,10 +132,22 @@ def test_a_rule_compares_with_the_same_delivery_only():
     compared = replace(raw, name="raw/b", compared_with=[raw])
     older = built(raw, 3, delivered="an earlier delivery")
     assert sorted_out(compared, [3], older).blocked == {
-        day(3): "a rule compares it with raw/a 2019-08-18, which was built from another delivery. Build both: "
+        day(
+            3
+        ): "a rule compares it with raw/a 2019-08-18, which was built from another delivery, or by other code. Build both: "
         "`backfill run --partitions 2019-08-18 --target raw/a,raw/b`"
     }
-    assert sorted_out(compared, [3], built(raw, 3, delivered="lines of 2019-08-18")).compute == days(3)
+    same = built(raw, 3, delivered="lines of 2019-08-18")
+    assert sorted_out(compared, [3], same).compute == days(3)
+    other_code = {partition: replace(build, code_version="0") for partition, build in same.items()}
+    assert list(sorted_out(compared, [3], other_code).blocked) == days(3)
+
+
+def test_rows_that_somebody_wrote_are_not_merged_with():
+    accepted = up_to_date(updates, [3], built(raw, 3))
+    rewritten = {(updates.name, day(3)): "it was rewritten by commit 7 (UPDATE), not by this project"}
+    due = sorted_out(updates, [3], accepted, rewritten=rewritten, write_mode="merge")
+    assert due.blocked[day(3)].endswith("Those rows would be kept: use write_mode overwrite")
 
 
 def test_days_before_the_first_day_of_an_input_are_not_waited_for_and_count_for_nothing():
