@@ -86,9 +86,7 @@ class Lines:
             return not self.blank
         try:
             json.loads(self.beginning.decode(errors="replace"), parse_int=str)
-        except RecursionError:  # nested too deeply to be seen through
-            return False
-        except ValueError:
+        except (ValueError, RecursionError):
             return True
         return False
 

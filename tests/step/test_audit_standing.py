@@ -1,7 +1,10 @@
 """Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as they lie there."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from backfill_assets.plan.make import latest_builds
@@ -76,3 +79,17 @@ def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):
     assert [b.day for b in result.built] == [at for at in FOUR if at != day(1)]
     assert result.blocked.keys() == {day(1), day(4)}
     assert "(UPDATE), not by this project" in result.blocked[day(1)]
+
+
+def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again(built):
+    """Its name is the same, so that the log shows nothing."""
+    rows, table = built.rows(DAILY), built.table(DAILY)
+    (path,) = [Path(uri) for uri in DeltaTable(built.lake.path(DAILY)).file_uris([("outage_day", "=", str(day(1)))])]
+    held = pq.read_table(path)
+    customers = held.schema.get_field_index("customers")
+    pq.write_table(held.set_column(customers, "customers", pc.add(held["customers"], 1)), path)
+    (refused,) = audited(built, table).failed()
+    assert (refused.day, refused.message.startswith("the rows are not those that were accepted")) == (day(1), True)
+    assert [s.state for s in status(built, table)].count(State.REWRITTEN) == 1
+    built.run(FOUR, [DAILY], run="again")
+    assert (built.rows(DAILY), {s.why for s in status(built, table)}) == (rows, {""})

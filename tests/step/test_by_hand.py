@@ -2,15 +2,16 @@
 
 import shutil
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.lake.table_state import read_state
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
-from tests.deliveries import day
-from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, World
+from tests.deliveries import arriving, day, days
+from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, UPDATES, World
 
 
 def at_odds(world: World) -> dict:
@@ -63,3 +64,15 @@ def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
     assert list(at_odds(built).values()) == [[day(2)]]
     built.run([day(2)], [DAILY], run="second")
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
+
+
+def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):
+    """Rows that somebody appended for a day that the window reads and does not wait for."""
+    for n in range(3):
+        world.write(day(n), arriving(n, 1, began=0))
+    world.run(days(0, 1, 2), NAMES[:4])
+    expected, updates = world.rows(OUTAGES, [day(0)]), world.arrow(UPDATES)
+    by_hand = updates.slice(0, 1).to_pylist()[0] | {"arrival_day": day(3), "outage_number": "by hand", "outage_day": day(0)}
+    write_deltalake(world.lake.path(UPDATES), pa.Table.from_pylist([by_hand], schema=updates.schema), mode="append")
+    world.run([day(0)], [OUTAGES], run="second", force=True)
+    assert world.rows(OUTAGES, [day(0)]) == expected
