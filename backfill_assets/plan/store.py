@@ -65,19 +65,19 @@ class Plans:
 
     def state(self, plan_id: str) -> str:
         """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
-        for file in reversed(self._event_files(plan_id)):
-            kind = file.base_name.split("-")[1]
-            if kind == "started":
-                return OPEN
-            if kind == "cancelled":
-                return kind
-            if kind == "ended":
-                return str(self._event(file).facts["ending"])
-        return PLANNED
+        kind, file = self._last(plan_id)
+        if kind == "ended" and file:
+            return str(self._event(file).facts.get("ending", kind))
+        return OPEN if kind == "started" else kind or PLANNED
 
     def open(self) -> list[str]:
-        """The ids of the plans that are open."""
-        return [plan_id for plan_id in self.ids() if self.state(plan_id) == OPEN]
+        """The ids of the plans that are open. Only names of files are read: one that cannot be read concerns its own plan."""
+        return [plan_id for plan_id in self.ids() if self._last(plan_id)[0] == "started"]
+
+    def _last(self, plan_id: str) -> tuple[str, fs.FileInfo | None]:
+        """The kind and the file of the last event that started, ended or cancelled a plan; "" if there is none."""
+        kinds = [(file.base_name.split("-")[1], file) for file in self._event_files(plan_id)]
+        return next(((kind, file) for kind, file in reversed(kinds) if kind in ("started", "ended", "cancelled")), ("", None))
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.

@@ -129,3 +129,15 @@ def test_one_command_at_a_time_carries_out_a_plan(tmp_path):
             pass
     with Plans(str(tmp_path)).exclusive("abc"):
         pass
+
+
+def test_an_event_that_cannot_be_read_concerns_its_own_plan_alone(tmp_path):
+    plans = Plans(str(tmp_path))
+    for name in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
+        (tmp_path / "_plans").mkdir(exist_ok=True)
+        (tmp_path / "_plans" / f"{name}.json").write_text("{}")
+        plans.note(name, "started", NOON)
+    plans.note("aaaaaaaaaaaa", "ended", NOON, ending="done")
+    (event,) = (tmp_path / "_plans" / "aaaaaaaaaaaa").glob("*-ended-*.json")
+    event.write_text("")
+    assert plans.open() == ["bbbbbbbbbbbb"]
