@@ -14,6 +14,7 @@ from typing import Any
 from rich.table import Table as Lines
 from tenacity import Retrying, retry_if_result, wait_fixed
 
+from backfill_assets.calendar import days_as_typed
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client import tags
@@ -90,6 +91,10 @@ def show(tables: Mapping[str, Mapping[str, Any]]) -> None:
         console.print(f"  and {len(messages) - FAILURES_SHOWN} more: `backfill log`")
     if any(table["not judged"] for table in tables.values()):
         console.print("Days that were not judged are named by `backfill status`, or their runs ended before: see the UI.")
-    console.print(
-        "No row was changed." + (" Change the rule, or build the days again: `backfill run --force`." if messages else "")
-    )
+    console.print("No row was changed.")
+    if messages:
+        console.print("Change the rule, or correct what the days are made from and build them:")
+    for name, table in tables.items():
+        if table["failed"]:
+            days = days_as_typed(map(date.fromisoformat, table["failed"]))
+            console.print(f"  backfill run --partitions {days} --target {name} --force")

@@ -13,6 +13,13 @@ def delta_schema(columns: str) -> Schema:
     return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
 
 
+def differing(table: DeltaTable, columns: str) -> list[str]:
+    """The names of the columns that only the table has, only `columns` has, or that have two types."""
+    stored, declared = table.schema().to_json(), json.dumps(_nullable(json.loads(columns)))
+    types = [{f["name"]: _nullable(f["type"]) for f in json.loads(each)["fields"]} for each in (stored, declared)]
+    return sorted(name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name))
+
+
 def undeclared(table: DeltaTable, columns: str) -> list[str]:
     """The table's columns that `columns` does not have any more."""
     declared = {field["name"] for field in json.loads(columns)["fields"]}
@@ -21,12 +28,9 @@ def undeclared(table: DeltaTable, columns: str) -> list[str]:
 
 def refuse_other_columns(folder: str, columns: str) -> None:
     """UsageError if the table's columns are not exactly these: MERGE would leave some out, or fail on them."""
-    stored, declared = DeltaTable(folder).schema().to_json(), json.dumps(_nullable(json.loads(columns)))
-    types = [{f["name"]: _nullable(f["type"]) for f in json.loads(each)["fields"]} for each in (stored, declared)]
-    differing = sorted(name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name))
-    if differing:
+    if names := differing(DeltaTable(folder), columns):
         raise UsageError(
-            f"{folder} does not have the declared columns: {', '.join(differing)}. Nothing can be merged into it. "
+            f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be merged into it. "
             "Nothing was committed. Rebuild with write_mode overwrite: one day adds columns, and columns that are not "
             "declared any more go with the last day that was built with them."
         )

@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from backfill_assets.lake.columns import delta_schema, merged_schema, undeclared
+from backfill_assets.lake.columns import delta_schema, differing, merged_schema, undeclared
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.lake.table_state import day_files
@@ -66,6 +66,8 @@ class FileCommit:
 
     def _schema(self, table: DeltaTable, days: set[date]) -> Schema:
         """The declared columns, once no file of other ones is left in the table; until then the stored ones and the new."""
+        if not differing(table, self.columns):
+            return table.schema()
         others = {day for day, _, _ in day_files(table)} - days
         if not others and not self.append_as:
             return delta_schema(self.columns)

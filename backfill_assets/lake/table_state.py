@@ -54,6 +54,10 @@ class TableState:
     def _keys(self) -> set[Key]:
         return {key(build) for build in self.builds}
 
+    @cached_property
+    def _committed(self) -> set[tuple[date, int]]:
+        return {(build.day, build.delta_version) for build in self.builds}
+
     def lacks_commit_of(self, build: Build) -> bool:
         """Whether the commit of `build` is not in the table: it was deleted, or restored to an earlier copy."""
         if build.delta_version > self.version:
@@ -63,7 +67,7 @@ class TableState:
             return False
         if build.outcome in COMMITTED:
             return key(build) not in self._keys
-        return (build.day, build.delta_version) not in {(b.day, b.delta_version) for b in self.builds}
+        return (build.day, build.delta_version) not in self._committed
 
     def rewritten_since(self, build: Build) -> ForeignCommits | None:
         """The commits, not ours, that changed the day of `build` after it."""

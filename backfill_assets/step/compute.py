@@ -1,36 +1,26 @@
 """What a table's function makes of its inputs, for some days: not computed yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.lake.slice import condition
-from backfill_assets.step.inputs import Inputs
-from backfill_assets.step.read import read_inputs
+from backfill_assets.step.read import InputRows
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
-from backfill_assets.workspace import Workspace
 
 
-def new_rows(
-    table: Table,
-    days: Sequence[date],
-    workspace: Workspace,
-    *,
-    spark: SparkSession,
-    versions: Mapping[str, int],
-    inputs: Mapping[date, Inputs],
-) -> tuple[DataFrame, int]:
-    """The rows of `days`, not computed yet, and the bytes of what they are computed from."""
+def new_rows(table: Table, days: Sequence[date], read: Callable[[Sequence[date]], InputRows]) -> tuple[DataFrame, int]:
+    """The rows of `days`, not computed yet, and the bytes of what they are computed from; `read` reads the inputs of days."""
     # A table that reads itself is computed one island of consecutive days at a time, each from the day before it.
     parts = consecutive(days) if table.needs_itself() else [list(days)]
     frames, size = [], 0
     for part in parts:
-        read = read_inputs(table, part, workspace, spark=spark, versions=versions, inputs=inputs)
-        rows, size = read.rows, size + read.size
+        inputs = read(part)
+        rows, size = inputs.rows, size + inputs.size
         if _day_by_day(table):
             rows = {name: _one_task_a_day(frame, table.partition_by, days) for name, frame in rows.items()}
         # Rows of neighbouring days are cut off; a row of no day is kept, to be found.

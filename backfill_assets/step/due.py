@@ -56,7 +56,7 @@ def days_due(
         if missing := lacking(table, day, accepted, calendar, due.compute):
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
             continue
-        if missing := lacking(table, day, accepted, calendar, due.compute, failed):
+        if failed and (missing := lacking(table, day, accepted, calendar, due.compute, failed)):
             due.blocked[day] = f"needs {missing}, which failed in this plan, or needs what failed"
             continue
         source, tables = delivered.get(day, NO_DELIVERY), tables_read(table, day, accepted, calendar)

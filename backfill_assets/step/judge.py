@@ -6,14 +6,12 @@ from datetime import date, datetime
 from typing import Any
 
 from backfill_assets.lake.record import Build, Outcome
-from backfill_assets.lake.rewritten import rewritten
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
-from backfill_assets.workspace import Workspace
 
 NO_INPUTS = Inputs()
 
@@ -30,14 +28,11 @@ class Judgement:
     same_as: Build | None = None
 
 
-def judge_days(
-    table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds, workspace: Workspace
-) -> list[Judgement]:
+def judge_days(table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds) -> list[Judgement]:
     """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from."""
-    before = {day: accepted[partition] for day in due.compute if (partition := (table.name, day)) in accepted}
-    equal = [build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint]
-    lost = rewritten(workspace.lake.path(table.name), equal)  # what was lost or changed by hand is written again
-    same = {build.day: build for build in equal if build.day not in lost and build.day not in due.rewritten}
+    stands = [day for day in due.compute if day not in due.rewritten]  # what was lost or changed by hand is written again
+    before = {day: accepted[partition] for day in stands if (partition := (table.name, day)) in accepted}
+    same = {day: build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint}
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
     for day in due.compute:

@@ -29,10 +29,10 @@ class InputRows:
 
 
 def read_inputs(
-    table: Table,
     days: Sequence[date],
-    workspace: Workspace,
     *,
+    table: Table,
+    workspace: Workspace,
     spark: SparkSession,
     versions: Mapping[str, int],
     inputs: Mapping[date, Inputs],

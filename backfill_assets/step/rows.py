@@ -1,6 +1,6 @@
 """The rows of a step: computed once, written as files that nobody sees until they are committed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -23,7 +23,7 @@ from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
 from backfill_assets.step.compute import new_rows
-from backfill_assets.step.inputs import Inputs
+from backfill_assets.step.read import InputRows
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -55,12 +55,11 @@ def compute_days(
     workspace: Workspace,
     *,
     spark: SparkSession,
-    versions: Mapping[str, int],
-    inputs: Mapping[date, Inputs],
+    read: Callable[[Sequence[date]], InputRows],
 ) -> Iterator[Computed]:
     """Compute `days` once, for the audit and the commit; what is not committed is removed at the end."""
     folder, column = workspace.lake.path(table.name), table.partition_by
-    new, size = new_rows(table, days, workspace, spark=spark, versions=versions, inputs=inputs)
+    new, size = new_rows(table, days, read)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,7 @@ from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
+from backfill_assets.step.read import read_inputs
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import compute_days
 from backfill_assets.step.snapshot import snapshot
@@ -135,11 +137,11 @@ class Step:
             seconds = (time.monotonic() - started) / len(judgements)
             return [record(each, table, request, at=at, versions=versions, seconds=seconds) for each in judgements]
 
-        with compute_days(
-            table, due.compute, request, workspace, spark=self.spark(), versions=versions, inputs=due.inputs
-        ) as rows:
+        spark = self.spark()
+        read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
+        with compute_days(table, due.compute, request, workspace, spark=spark, read=read) as rows:
             audited = audit(table, rows, due.compute, accepted)
-            judgements = judge_days(table, due, audited, accepted, workspace)
+            judgements = judge_days(table, due, audited, accepted)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)
 
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:

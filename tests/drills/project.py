@@ -2,10 +2,11 @@
 
 import os
 import sys
-import time
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from tenacity import Retrying, retry_if_result, wait_fixed
 
 import backfill_assets
 from backfill_assets import Landing, rules, same_day, table
@@ -18,8 +19,7 @@ def wait_at(point: str) -> None:
     gate = GATES / point
     if gate.exists():
         (GATES / f"{point}.{os.getpid()}").touch()
-        while gate.exists():
-            time.sleep(0.05)
+        Retrying(wait=wait_fixed(0.05), retry=retry_if_result(bool))(gate.exists)
 
 
 @table(

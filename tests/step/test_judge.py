@@ -13,10 +13,8 @@ from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.request import StepRequest
 from tests.deliveries import day, days
-from tests.plan.chain import CALENDAR, built, history, outages, updates
-from tests.plan.workspaces import workspace_of
+from tests.plan.chain import built, history, outages
 
-WORKSPACE = workspace_of([updates, outages, history], CALENDAR)
 REFUSED = Verdict("has_rows", False, "no rows")
 
 
@@ -24,10 +22,10 @@ def audited(number: int, *verdicts: Verdict, fingerprint: str = "new", **rows) -
     return Audited(DayProfile(day(number), rows=3, fingerprint=f"{fingerprint}{number}"), verdicts, **rows)
 
 
-def judgements(table, found: list[Audited], accepted=None) -> list[Judgement]:
+def judgements(table, found: list[Audited], accepted=None, rewritten=()) -> list[Judgement]:
     at = [each.profile.day for each in found]
-    due = Due(compute=at, inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at})
-    return judge_days(table, due, {each.profile.day: each for each in found}, accepted or {}, WORKSPACE)
+    due = Due(compute=at, inputs={on: Inputs({"staging/o": {str(on): "o"}}) for on in at}, rewritten=rewritten)
+    return judge_days(table, due, {each.profile.day: each for each in found}, accepted or {})
 
 
 def test_a_day_that_passes_is_accepted_and_one_that_a_rule_refuses_is_not():
@@ -41,8 +39,11 @@ def test_the_message_of_a_failed_day_shows_the_rows_at_fault():
     assert refused.message.splitlines() == ["has_rows: no rows", '      {"n": 1}', '      {"n": 2}']
 
 
-def test_a_day_as_before_of_a_table_that_is_gone_is_written_again():
-    (again,) = judgements(outages, [audited(1, fingerprint="f")], built(outages, 1, delta_version=3, rows=3))
+def test_a_day_as_before_is_unchanged_and_written_again_where_the_table_does_not_hold_it_any_more():
+    same, before = [audited(1, fingerprint="f")], built(outages, 1, delta_version=3, rows=3)
+    (unchanged,) = judgements(outages, same, before)
+    assert (unchanged.outcome, unchanged.same_as) == ("unchanged", before[outages.name, day(1)])
+    (again,) = judgements(outages, same, before, rewritten=days(1))
     assert (again.outcome, again.same_as) == ("accepted", None)
 
 

@@ -20,7 +20,7 @@ NEEDED = ("outageNumber", "_op", "_captured_at")
 CHANGES = ("I", "U", "D")
 # `_captured_at`, as a pattern of LIKE: of a time alone, Spark would make one of today.
 CAPTURED_AT = "____-__-__T__:__:__Z"
-# JSON as RFC 8259 has it. Spark takes 'single quotes' and NaN too unless told not to.
+# JSON as RFC 8259 has it. By itself Spark takes 'single quotes' and NaN too.
 STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 # More unreadable lines than this, and the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05

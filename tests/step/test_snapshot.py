@@ -1,0 +1,25 @@
+"""What a step begins with, read from a ledger that is made up. No Spark, no tables."""
+
+from dataclasses import replace
+
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.step.failed import failed_partitions
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.snapshot import snapshot
+from tests.deliveries import day
+from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
+from tests.plan.workspaces import workspace_of
+
+
+def test_an_ancestor_that_failed_and_is_up_to_date_again_blocks_nothing_although_its_inputs_are_not_planned(tmp_path):
+    """Its own inputs are not inputs of the step: without their builds it would look as if they had changed, for ever."""
+    workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
+    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, 6, 7, day_fingerprints={str(day(3)): "p"}))
+    failed = replace(accepted[outages.name, day(3)], outcome="failed", plan="p")
+    Ledger(str(tmp_path)).append(list(accepted.values()))
+    Ledger(str(tmp_path)).append([replace(failed, at=Ledger(str(tmp_path)).next_time(outages.name))])
+    request = StepRequest("r", plan="p", planned={(outages.name, day(3)), (history.name, day(3))})
+    builds, versions = snapshot(history, [day(3)], request, workspace)
+    assert builds.last[outages.name, day(3)].outcome == "failed"
+    assert failed_partitions(history, request, builds, workspace) == set()
+    assert versions == {history.name: -1, outages.name: -1}
