@@ -36,6 +36,7 @@ def as_values(made: Planned, price: float | None) -> dict[str, Any]:
         "id": plan.id,
         "plan": json.loads(plan.contents()),
         "blocked": {f"{table} {day}": why for (table, day), why in selection.blocked.items()},
+        "columns": list(made.columns),
         "minutes": round(expected.minutes, 2),
         "spread": round(expected.spread, 2),
         "unknown": list(expected.unknown),
@@ -45,7 +46,7 @@ def as_values(made: Planned, price: float | None) -> dict[str, Any]:
 
 def show(console: Console, made: Planned, price: float | None) -> None:
     contents(console, made.plan)
-    for line in blocked_lines(made.selection):
+    for line in (*made.columns, *blocked_lines(made.selection)):
         console.print(line)
     console.print(expected_line(made.expected, price))
     console.print(f"Nothing was started. Carry it out with `backfill run {made.plan.id}`.")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.workspace import open_workspace
@@ -37,10 +38,11 @@ def run(days: str, target: str, *, as_json: bool) -> int:
     runs = runs_by_partition(workspace)
     selected = calendar.select(days) if days else calendar.days()
     status = status_of(workspace, tables, selected, latest=latest_builds(workspace), running=runs)
+    columns = column_lines(workspace, tables)
     if as_json:
-        print(json.dumps(as_values(status)))
+        print(json.dumps(as_values(status) | {"columns": columns}))
     else:
-        show(console, status)
+        show(console, status, columns)
     return 0
 
 
@@ -57,8 +59,8 @@ def as_values(status: Status) -> dict[str, object]:
     return {"tables": partitions}
 
 
-def show(console: Console, status: Status) -> None:
-    """A strip of days for each table, oldest first; below it the days about which there is more to say."""
+def show(console: Console, status: Status, columns: Mapping[str, Sequence[str]]) -> None:
+    """A strip of days for each table, oldest first; below it the days and the columns about which there is more to say."""
     shown: set[State] = set()
     for name in status.tables:
         by_state = status.of(name)
@@ -71,6 +73,8 @@ def show(console: Console, status: Status) -> None:
             shown_days = days if state != State.UP_TO_DATE else [day for day in days if status.partitions[name, day].why]
             if shown_days:
                 _print_reasons(console, name, state, shown_days, status)
+        for line in columns.get(name, ()):
+            console.print(f"  columns: {line}")
     console.print("  ".join(f"{SYMBOLS[state][0]} {state}" for state in State if state in shown))
 
 

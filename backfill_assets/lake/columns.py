@@ -1,11 +1,56 @@
 """The columns of a table as its log keeps them: what a write may add to them, and what it may not change."""
 
 import json
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from deltalake import DeltaTable, Schema
 
 from backfill_assets.errors import UsageError
+
+# SQL names of types by those that Delta keeps in a table's schema.
+DELTA_TYPES = {
+    "BOOLEAN": "boolean", "TINYINT": "byte", "BYTE": "byte", "SMALLINT": "short", "SHORT": "short", "INT": "integer",
+    "INTEGER": "integer", "BIGINT": "long", "LONG": "long", "FLOAT": "float", "REAL": "float", "DOUBLE": "double",
+    "DECIMAL": "decimal(10,0)", "DEC": "decimal(10,0)", "NUMERIC": "decimal(10,0)", "STRING": "string", "BINARY": "binary",
+    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "timestamp", "TIMESTAMP_NTZ": "timestamp_ntz",
+}  # fmt: skip
+DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
+
+
+class ColumnChanges(NamedTuple):
+    """The columns that only the declaration has, that only the table has, and that have two types, in words."""
+
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    retyped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
+    """What differs between a table's columns and the declared ones, by name and SQL type. Nested types are not compared."""
+    stored = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
+    types = {name: delta_type(kind) for name, kind in declared.items()}
+    retyped = [
+        f"{name} is {kind}, now {types[name]}"
+        for name, kind in stored.items()
+        if isinstance(kind, str) and types.get(name, "") not in ("", kind)
+    ]
+    return ColumnChanges(
+        tuple(name for name in declared if name not in stored),
+        tuple(name for name in stored if name not in declared),
+        tuple(retyped),
+    )
+
+
+def delta_type(kind: str) -> str:
+    """Delta's name of an SQL type in upper case, such as BIGINT or `DECIMAL(9, 2) NOT NULL`; "" for nested types."""
+    if decimal := DECIMAL.match(kind):
+        return f"decimal({decimal[1]},{decimal[2] or 0})"
+    return DELTA_TYPES.get(kind.partition(" ")[0], "")
 
 
 def delta_schema(columns: str) -> Schema:

@@ -1,6 +1,6 @@
 """The latest builds of every partition, read in bulk and changing nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,21 +24,29 @@ class Latest:
     """Of each partition the last build, the last `accepted` one, whose rows are in the table, and the last audit of its rows.
 
     `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
+    `plans`: by plan, the partitions that it has built, whoever built them since; whole for the plan that was asked for.
     """
 
     last: dict[Partition, Build] = field(default_factory=dict)
     accepted: dict[Partition, Build] = field(default_factory=dict)
     rewritten: dict[Partition, str] = field(default_factory=dict)
     audits: dict[Partition, Build] = field(default_factory=dict)
+    plans: dict[str, set[Partition]] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
         """Take in builds that may be later than those known."""
         for build in builds:
             partition = (build.table, build.day)
+            if build.plan and build.succeeded:
+                self.plans.setdefault(build.plan, set()).add(partition)
             of_builds = (self.last, self.accepted) if build.succeeded else (self.last,)
             for known in (self.audits,) if build.outcome in AUDITS else of_builds:
                 if partition not in known or known[partition].at <= build.at:
                     known[partition] = build
+
+    def built_by(self, plan: str) -> set[Partition]:
+        """The partitions that a plan has built, whoever built them since."""
+        return self.plans.get(plan, set())
 
     def audit_of(self, partition: Partition) -> Build | None:
         """The last audit of the rows that are accepted now; None if they were not audited since."""
@@ -56,16 +64,23 @@ class Latest:
         return {partition for partition in self.audits if (audit := self.audit_of(partition)) and audit.outcome == "refused"}
 
 
-def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
-    """The latest builds of these tables and days (None: all), whether a crash left them out of the ledger or not."""
-    builds = Latest()
+def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS, plan: str = "") -> Latest:
+    """The latest builds of these tables and days (None: all), and what `plan` has built, whether a crash left them out of the
+    ledger or not."""
     rows = ledger.rows(list(columns), days)
+    builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
     builds.add(from_arrow(rows.take(_last_rows(rows))))
     for name, newest in ledger.newest(days).items():
         of_table = days[name]
         later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
         builds.add(build for build in later if of_table is None or build.day in of_table)
     return builds
+
+
+def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
+    unbuilt = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
+    of_plan = rows.select(["table", "day"]).filter(pc.and_(pc.equal(rows["plan"], plan), pc.invert(unbuilt)))
+    return zip(*of_plan.to_pydict().values(), strict=True)
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:

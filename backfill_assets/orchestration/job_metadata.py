@@ -28,6 +28,8 @@ def metadata_of_plan(made: Planned, price: float | None) -> Mapping[str, Any]:
         "blocked": len(made.selection.blocked),
         "runs of the plan": MetadataValue.url(tags.runs_of(plan.id)),
     }
+    if made.columns:
+        metadata["columns"] = MetadataValue.md("\n".join(f"- {line}" for line in made.columns))
     cost = expected.cost(price)
     if cost is not None:
         metadata["cost"] = cost

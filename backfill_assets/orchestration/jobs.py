@@ -127,7 +127,12 @@ def plan_of_parent(context: OpExecutionContext) -> str:
 def log_plan(context: OpExecutionContext, made: Planned, price: float | None) -> str:
     """Write the plan to the run's log, and tag the run with it; the plan's id."""
     rows = [f"  {table}: {days} day(s), {which}: {why}" for table, days, which, why in text.table_rows(made.plan)]
-    lines = [*text.chunk_lines(made.plan), *text.blocked_lines(made.selection), text.expected_line(made.expected, price)]
+    lines = [
+        *text.chunk_lines(made.plan),
+        *made.columns,
+        *text.blocked_lines(made.selection),
+        text.expected_line(made.expected, price),
+    ]
     context.log.info("\n".join([f"Plan {made.plan.id}", *rows, *lines]))
     context.instance.add_run_tags(context.run_id, {tags.PLAN: made.plan.id})
     return made.plan.id

@@ -6,15 +6,15 @@ from datetime import date
 from backfill_assets.calendar import days_as_typed
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.remaining import built_by
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.workspace import Workspace
 
 
 def left_outdated(plan: Plan, workspace: Workspace) -> dict[str, list[date]]:
     """The days of each table, not in `plan`, whose inputs have changed since they were built, by what the plan built."""
-    graph, builds = workspace.graph, latest_builds(workspace)
-    readers = {reader for partition in built_by(plan, builds) for reader in graph.readers(partition)} - plan.partitions().keys()
+    graph, builds = workspace.graph, latest_builds(workspace, plan.id)
+    built, planned = builds.built_by(plan.id), plan.partitions().keys()
+    readers = {reader for partition in built for reader in graph.readers(partition)} - planned
     days = graph.by_table(readers)
     tables = [table for table in workspace.tables if days[table.name]]
     status = status_of(workspace, tables, sorted({day for _, day in readers}), latest=builds) if tables else None

@@ -1,6 +1,8 @@
 """Making a plan from a request, and keeping it in the lake."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
@@ -8,6 +10,7 @@ from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
+from backfill_assets.plan.column_changes import column_lines, refused_lines
 from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
@@ -20,16 +23,18 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan that was made, with what was selected for it and what it is expected to take."""
+    """A plan that was made, what was selected for it, what it is expected to take, and how it changes columns, in words."""
 
     plan: Plan
     selection: Selection
     expected: Estimate
+    columns: Sequence[str] = ()
 
 
-def latest_builds(workspace: Workspace) -> Latest:
-    """The latest builds of every partition of the workspace's tables, and which of them somebody else wrote to since."""
-    builds = latest(workspace.lake.ledger, dict.fromkeys(workspace.names))
+def latest_builds(workspace: Workspace, plan: str = "") -> Latest:
+    """The latest builds of every partition of the workspace's tables, which of them somebody else wrote to since, and which
+    partitions `plan` has built."""
+    builds = latest(workspace.lake.ledger, dict.fromkeys(workspace.names), plan=plan)
     now = dict.fromkeys(workspace.names)
     return replace(builds, rewritten=builds.differing() | rewritten_partitions(workspace.lake.root, builds.accepted, now))
 
@@ -51,7 +56,9 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     guard(plan, workspace, yes=request.yes)
     history.refuse_overlap(plan, plans)
     plans.keep(plan)
-    return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)))
+    tables = [table for table in workspace.tables if table.name in plan.code]
+    columns = chain(*column_lines(workspace, tables).values(), refused_lines(workspace, tables, plan.chunks))
+    return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)), list(columns))
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:

@@ -8,7 +8,7 @@ from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.remaining import Remaining, built_by, remaining_of
+from backfill_assets.plan.remaining import Remaining, remaining_of
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -34,10 +34,10 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         return {partition for partition, each in status.partitions.items() if each.state == State.UP_TO_DATE}
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
-        builds = latest_builds(workspace)
+        builds = latest_builds(workspace, plan.id)
         ready, done = up_to_date(as_planned, builds), set[Partition]()
         if code_changed:
-            ready, done = ready | up_to_date(tables, builds), built_by(plan, builds)
+            ready, done = ready | up_to_date(tables, builds), builds.built_by(plan.id)
         return remaining_of(plan, graph, ready, builds, before=before, given_up=given_up, done=done)
 
     return read

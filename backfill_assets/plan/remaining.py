@@ -73,13 +73,8 @@ def remaining_of(
     walk = _Walk(plan, graph, up_to_date, builds, before or {}, given_up or {}, done)
     for partition in graph.in_order(walk.planned):
         walk.visit(partition)
-    saved = {partition for partition, state in walk.states.items() if state == WorkState.DONE} - built_by(plan, builds)
+    saved = {partition for partition, state in walk.states.items() if state == WorkState.DONE} - builds.built_by(plan.id)
     return Remaining(walk.states, walk.why, saved, walk.failures)
-
-
-def built_by(plan: Plan, builds: Latest) -> set[Partition]:
-    """The partitions whose rows stand as this plan built them."""
-    return {partition for partition, build in builds.accepted.items() if build.plan == plan.id}
 
 
 @dataclass
@@ -100,7 +95,7 @@ class _Walk:
     def __post_init__(self) -> None:
         self.planned = self.plan.partitions()
         forced = {(table, day) for table in self.plan.code for day in self.plan.forced_days(table)}
-        self.to_force = forced - built_by(self.plan, self.builds)
+        self.to_force = forced - self.builds.built_by(self.plan.id)
 
     def visit(self, partition: Partition) -> None:
         last = self.builds.last.get(partition)

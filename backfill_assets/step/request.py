@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from backfill_assets.calendar import Partition
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build, WriteMode
 from backfill_assets.tables.declaration import Table
 
@@ -32,12 +33,11 @@ class StepRequest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "identity", self.identity or self.run)
 
-    def forced(self, table: Table, days: Iterable[date], accepted: Mapping[Partition, Build]) -> set[date]:
+    def forced(self, table: Table, days: Iterable[date], builds: Latest) -> set[date]:
         """The days to compute even if nothing has changed. A plan forces a day once, however often it is launched."""
         if self.force:
             return set(days)
-        built = {day for day in self.force_days if (b := accepted.get((table.name, day))) and b.plan == self.plan}
-        return set(self.force_days) - built
+        return set(self.force_days) - {day for name, day in builds.built_by(self.plan) if name == table.name}
 
 
 @dataclass(frozen=True)

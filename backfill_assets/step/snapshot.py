@@ -27,10 +27,12 @@ def snapshot(
     recover_newest(lake.ledger, relevant)
     versions, before, builds = versions_of_inputs(table, lake), None, Latest()
     while versions != before:
-        before, builds = versions, latest(lake.ledger, relevant)
+        before, builds = versions, latest(lake.ledger, relevant, plan=request.plan)
         if request.plan and (more := inputs_of_failed(table, builds, workspace)):
             builds = latest(
-                lake.ledger, {name: relevant.get(name, set()) | more.get(name, set()) for name in {*relevant, *more}}
+                lake.ledger,
+                {name: relevant.get(name, set()) | more.get(name, set()) for name in {*relevant, *more}},
+                plan=request.plan,
             )
         versions = versions_of_inputs(table, lake)
     rewritten = rewritten_partitions(lake.root, builds.accepted, {table.name: None, **versions})

@@ -71,7 +71,7 @@ class Step:
             days,
             self.workspace,
             accepted=accepted,
-            force=request.forced(table, days, accepted),
+            force=request.forced(table, days, builds),
             already=self._appended(days),
             failed=failed_partitions(table, request, builds, self.workspace),
             rewritten=builds.rewritten,

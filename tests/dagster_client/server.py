@@ -200,8 +200,8 @@ class Server:
                 backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
             )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
-                accepted, failed = self.record.accepted, failed_partitions(table, request, self.record, self.workspace)
-                force = request.forced(table, [day], accepted)
+                failed = failed_partitions(table, request, self.record, self.workspace)
+                accepted, force = self.record.accepted, request.forced(table, [day], self.record)
                 due = days_due(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
                 if not due.compute:
                     continue

@@ -109,3 +109,12 @@ def test_a_plan_whose_code_has_changed_is_shown_without_dagster(lake):
 def test_a_plan_with_a_table_that_is_gone_is_refused_by_name(lake):
     with pytest.raises(UsageError, match=r"has raw/b, which the code location does not have any more"):
         remaining_reader(plan(), workspace_of([A], CALENDAR, lake))
+
+
+def test_a_forced_day_that_the_plan_has_built_is_done_whoever_built_it_since(lake):
+    forced = make(Selection({(A.name, at): "forced" for at in days(2, 3)}), Graph((A, B), CALENDAR), PlanOptions(force=True))
+    read = remaining_reader(forced, workspace_of([A, B], CALENDAR, lake))
+    assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(2, 3)}
+    build_by(forced.id, lake, A, 2)
+    build_by("", lake, A, 2, 3)  # by the nightly run: it is up to date, and for the other day that is not what was asked for
+    assert read({}, {}).pending_days(forced.partitions()) == {A.name: days(3)}
