@@ -68,7 +68,7 @@ class Lines:
         self._add_whole(piece, letters, ends)
         self._extend(piece[ends[-1] + 1 :])
 
-    def _add_whole(self, piece: bytes, letters: "np.ndarray[Any, Any]", ends: "np.ndarray[Any, Any]") -> None:
+    def _add_whole(self, piece: bytes, letters: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
         """The lines between `ends`. Only those that begin with a blank are looked at one by one."""
         starts, lengths = ends[:-1] + 1, np.diff(ends) - 1
         starts, lengths = starts[lengths > 0], lengths[lengths > 0]
