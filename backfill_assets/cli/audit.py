@@ -30,7 +30,7 @@ FAILURES_SHOWN = 10
 
 def run(text: str, target: str, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> int:
     workspace = open_workspace()
-    days = built_days(workspace, text, target)
+    days = accepted_days(workspace, text, target)
     if not days:
         print(json.dumps({"tables": {}}) if as_json else "None of these days is built. Nothing was audited.")
         return exit_codes.DONE
@@ -44,7 +44,7 @@ def run(text: str, target: str, *, as_json: bool, sleep: Callable[[float], None]
     return exit_codes.DONE if all(table["passed"] == table["days"] for table in tables.values()) else exit_codes.PARTIAL
 
 
-def built_days(workspace: Workspace, text: str, target: str) -> dict[str, list[date]]:
+def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, list[date]]:
     """The days named that have an accepted build, by table. UsageError for unknown tables and days."""
     named = workspace.calendar.select(text) if text else workspace.calendar.days()
     tables, accepted = workspace.named(target), latest_builds(workspace).accepted

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable, SettingsError
+from backfill_assets.lake.spark_conf import OF_DRIVER, is_listed
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -85,13 +86,16 @@ def driver_conf(settings: Settings) -> dict[str, str]:
 
 
 def _own(settings: Settings) -> dict[str, str]:
-    """BACKFILL_SPARK_CONF; SettingsError where it sets something on which rows depend to another value."""
-    wrong = [f"{name}={value}" for name, value in settings.spark_conf.items() if FIXED.get(name, value) != value]
+    """BACKFILL_SPARK_CONF; SettingsError where it sets something on which rows may depend."""
+    wrong = [
+        f"{name}={value}"
+        for name, value in settings.spark_conf.items()
+        if name.startswith("spark.sql.") and not is_listed(name, OF_DRIVER) and FIXED.get(name) != value
+    ]
     if wrong:
-        fixed = ", ".join(f"{name}={value}" for name, value in FIXED.items())
         raise SettingsError(
-            f"BACKFILL_SPARK_CONF sets {', '.join(wrong)}, on which rows depend. Nothing was started. Take it out; fixed are "
-            f"{fixed}."
+            f"BACKFILL_SPARK_CONF sets {', '.join(wrong)}, on which rows may depend. Nothing was started. Take it out. Of "
+            "Spark SQL's settings it may have those of shuffles, joins and memory, such as spark.sql.shuffle.partitions."
         )
     return settings.spark_conf
 

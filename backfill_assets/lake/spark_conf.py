@@ -35,11 +35,21 @@ ALLOWED = (
     "spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes", "spark.sql.inMemoryColumnarStorage.",
     "spark.sql.join.", "spark.sql.shuffle.partitions", "spark.task.cpus", "spark.task.maxFailures",
 )  # fmt: skip
+# What a driver may be started with besides: of other settings of Spark SQL, rows may depend.
+OF_DRIVER = (
+    *ALLOWED, "spark.sql.artifact.", "spark.sql.catalog.", "spark.sql.debug.", "spark.sql.extensions",
+    "spark.sql.execution.arrow.", "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.warehouse.dir",
+)  # fmt: skip
+
+
+def is_listed(name: str, listed: Collection[str]) -> bool:
+    """Whether a setting is one of `listed`, or begins with one that ends with a dot."""
+    return any(name == each or (each[-1] == "." and name.startswith(each)) for each in listed)
 
 
 def refuse_unlisted(wanted: Collection[str]) -> None:
     """UsageError if one of the settings is not a plan's to choose: rows, or where they are computed, may depend on it."""
-    unlisted = sorted(name for name in wanted if not any(name == a or (a[-1] == "." and name.startswith(a)) for a in ALLOWED))
+    unlisted = sorted(name for name in wanted if not is_listed(name, ALLOWED))
     if unlisted:
         raise UsageError(
             f"{', '.join(unlisted)} cannot be set for one plan: rows may depend on it. Nothing was computed. Leave it out. "

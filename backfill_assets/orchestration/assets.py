@@ -33,7 +33,7 @@ from backfill_assets.orchestration.failure import failure_message
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of
 from backfill_assets.orchestration.spark import SparkResource
-from backfill_assets.step.audit_standing import audit_standing, built_days
+from backfill_assets.step.audit_built import audit_built, built_days
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window
@@ -65,11 +65,10 @@ def asset_key(table: Table) -> AssetKey:
     return AssetKey(table.name.split("/"))
 
 
-def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
-    """The asset that builds `table`, day by day or over any range, with a check for each of its rules."""
-    key, partitions = asset_key(table), partitions_of(workspace.calendar)
-    spec = AssetSpec(
-        key,
+def spec_of(table: Table, calendar: Calendar, partitions: DailyPartitionsDefinition) -> AssetSpec:
+    """What Dagster shows of `table`, and the tables that it depends on."""
+    return AssetSpec(
+        asset_key(table),
         deps=[AssetDep(asset_key(other), partition_mapping=_mapping(window)) for other, window in table.windows()],
         description=table.promise,
         group_name=table.name.split("/")[0],
@@ -78,17 +77,22 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         metadata={"key": list(table.key), "partitioned by": table.partition_by, "columns": table.columns},
         partitions_def=partitions,
         # A calendar that has ended gets no new days, and is never late.
-        freshness_policy=None if workspace.calendar.fixed_last else FRESHNESS,
+        freshness_policy=None if calendar.fixed_last else FRESHNESS,
         skippable=True,  # `events_of` yields its output, and materializes only the days that were accepted
     )
-    checks = [
-        AssetCheckSpec(rule.name, asset=key, description=rule.described(), partitions_def=partitions) for rule in table.rules
-    ]
+
+
+def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
+    """The asset that builds `table`, day by day or over any range, with a check for each of its rules."""
+    partitions = partitions_of(workspace.calendar)
 
     @multi_asset(
         name=table.name.replace("/", "__"),
-        specs=[spec],
-        check_specs=checks,
+        specs=[spec_of(table, workspace.calendar, partitions)],
+        check_specs=[
+            AssetCheckSpec(rule.name, asset=asset_key(table), description=rule.described(), partitions_def=partitions)
+            for rule in table.rules
+        ],
         can_subset=True,
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=workspace.settings.days_per_run),
         pool=table.pool,
@@ -104,7 +108,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
                 result = step.run([as_day(key) for key in context.partition_keys])
             else:
                 days = [as_day(key) for key in context.partition_keys] if names_days else built_days(table, workspace)
-                result = audit_standing(table, days, request, workspace, lambda: spark.session(options.spark_conf))
+                result = audit_built(table, days, request, workspace, lambda: spark.session(options.spark_conf))
         except BackfillError as error:
             if isinstance(error, ServiceUnavailable):
                 try_again(context, error)

@@ -104,7 +104,7 @@ class _Walk:
             self.failures[partition] = failed
         if partition in self.given_up:
             self._set(partition, WorkState.FAILED, self.given_up[partition])
-        elif failed and failed != self.before.get(partition) and not self._stands(partition):
+        elif failed and failed != self.before.get(partition) and not self._is_up_to_date(partition):
             self._set(partition, WorkState.FAILED, failed.message)
         elif partition in self.done:
             self._set(partition, WorkState.DONE)
@@ -112,7 +112,7 @@ class _Walk:
             self._set(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
         elif any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)):
             self._set(partition, WorkState.PENDING)
-        elif self._stands(partition):
+        elif self._is_up_to_date(partition):
             self._set(partition, WorkState.DONE)
         else:
             self._set(partition, WorkState.PENDING)
@@ -122,7 +122,7 @@ class _Walk:
         if why:
             self.why[partition] = why
 
-    def _stands(self, partition: Partition) -> bool:
+    def _is_up_to_date(self, partition: Partition) -> bool:
         """Whether it needs no computing: also one that failed, whose delivery or code was put back as it was."""
         return partition in self.up_to_date and partition not in self.to_force
 

@@ -11,9 +11,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 PIECE = 1 << 18
 # Of a line that its file does not end, this much is kept to see whether it is whole.
@@ -21,7 +18,6 @@ KEPT = 16 * 2**20
 GZIP = 16 + zlib.MAX_WBITS
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
-LINE_FEED, CARRIAGE_RETURN, BLANKS = 10, 13, list(b" \t")
 
 
 @dataclass(frozen=True)
@@ -58,24 +54,13 @@ class Lines:
         self._decode(piece)
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
-        letters = np.frombuffer(piece, np.uint8)
-        ends = np.flatnonzero((letters == LINE_FEED) | (letters == CARRIAGE_RETURN))
-        if not ends.size:
-            self._extend(piece)
-            return
-        self._extend(piece[: ends[0]])
-        self.end()
-        self._add_whole(piece, letters, ends)
-        self._extend(piece[ends[-1] + 1 :])
-
-    def _add_whole(self, piece: bytes, letters: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
-        """The lines between `ends`. Only those that begin with a blank are looked at one by one."""
-        starts, lengths = ends[:-1] + 1, np.diff(ends) - 1
-        starts, lengths = starts[lengths > 0], lengths[lengths > 0]
-        indented = np.isin(letters[starts], BLANKS)
-        may_be_blank = zip(starts[indented].tolist(), lengths[indented].tolist(), strict=True)
-        self.count += len(starts) - sum(not piece[at : at + length].strip(BLANK) for at, length in may_be_blank)
-        self.longest = max(self.longest, int(lengths.max(initial=0)))
+        *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
+        if ended:
+            self._extend(ended[0])
+            self.end()
+            self.count += sum(1 for line in ended[1:] if line.strip(BLANK))
+            self.longest = max(self.longest, max(map(len, ended[1:]), default=0))
+        self._extend(rest)
 
     def _extend(self, part: bytes) -> None:
         self.beginning += part[: KEPT - len(self.beginning)]
@@ -84,7 +69,7 @@ class Lines:
 
     def _decode(self, piece: bytes) -> None:
         try:
-            if self.utf8 and not (piece.isascii() and piece and not self.decoder.getstate()[0]):
+            if self.utf8:
                 self.decoder.decode(piece, final=not piece)
         except UnicodeDecodeError:
             self.utf8 = False

@@ -19,13 +19,14 @@ from backfill_assets.workspace import Workspace
 class Due:
     """The requested days by what is to be done with them. Every day is in exactly one of the first four.
 
-    `rewritten`: days that do not hold the rows that were accepted, and are written again whatever they come to.
+    `unusable`: days whose source cannot be used, and why. `rewritten`: days that do not hold the rows that were accepted: they
+    are written again whatever they come to.
     """
 
     compute: list[date] = field(default_factory=list)
     up_to_date: list[date] = field(default_factory=list)
     blocked: dict[date, str] = field(default_factory=dict)
-    undelivered: dict[date, str] = field(default_factory=dict)
+    unusable: dict[date, str] = field(default_factory=dict)
     inputs: dict[date, Inputs] = field(default_factory=dict)
     rewritten: Collection[date] = ()
 
@@ -65,7 +66,7 @@ def days_due(
         if day in already or not outdated:
             due.up_to_date.append(day)
         elif isinstance(source, SourceError):
-            due.undelivered[day] = str(source)
+            due.unusable[day] = str(source)
         elif other := _of_another_delivery(table, day, accepted, source.fingerprint):
             due.blocked[day] = (
                 f"a rule compares it with {other} {day}, which was built from another delivery, or by other code. Build both: "

@@ -5,7 +5,7 @@ from datetime import date
 
 from backfill_assets.calendar import Calendar, Partition, days_around
 from backfill_assets.lake.latest import Latest
-from backfill_assets.step.inputs import days_standing
+from backfill_assets.step.inputs import days_up_to_date
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -19,7 +19,7 @@ def failed_partitions(table: Table, request: StepRequest, builds: Latest, worksp
     if not request.plan:
         return set()
     failed = {partition for partition, build in builds.last.items() if not build.succeeded and build.plan == request.plan}
-    failed -= set(_standing(table, failed, builds, workspace)) if failed else set()
+    failed -= set(_up_to_date(table, failed, builds, workspace)) if failed else set()
     planned = set(request.planned)
     for ancestor in table.ancestors() if failed else ():
         new = failed
@@ -28,10 +28,10 @@ def failed_partitions(table: Table, request: StepRequest, builds: Latest, worksp
     return failed
 
 
-def _standing(table: Table, partitions: Collection[Partition], builds: Latest, workspace: Workspace) -> Iterator[Partition]:
+def _up_to_date(table: Table, partitions: Collection[Partition], builds: Latest, workspace: Workspace) -> Iterator[Partition]:
     for ancestor in table.ancestors():
         days = [day for name, day in partitions if name == ancestor.name]
-        yield from ((ancestor.name, day) for day in days_standing(ancestor, days, builds, workspace))
+        yield from ((ancestor.name, day) for day in days_up_to_date(ancestor, days, builds, workspace))
 
 
 def _needing(table: Table, partitions: Collection[Partition], calendar: Calendar) -> Iterable[date]:

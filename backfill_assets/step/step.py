@@ -79,7 +79,7 @@ class Step:
             write_mode=request.write_mode,
         )
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
-            built = self._fail(due.undelivered, due) + self._compute(due, accepted, versions)
+            built = self._fail(due.unusable, due) + self._compute(due, accepted, versions)
         return StepResult(table, built, self._whole(due.up_to_date), due.blocked)
 
     def _whole(self, days: Sequence[date]) -> list[Build]:

@@ -73,8 +73,18 @@ def test_what_the_rows_or_their_place_depend_on_is_no_plans_to_choose_and_no_spa
 
 
 @pytest.mark.parametrize("given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"])
-@pytest.mark.parametrize("name", ["spark.sql.files.ignoreCorruptFiles", "spark.sql.session.timeZone"])
-def test_what_rows_depend_on_is_the_same_in_every_session(given, name):
-    with pytest.raises(SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows depend"):
+@pytest.mark.parametrize(
+    "name", [*FIXED, "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.json.enablePartialResults"]
+)
+def test_what_rows_may_depend_on_is_the_same_in_every_session(given, name):
+    with pytest.raises(SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows may depend"):
         session_conf(read_settings(spark_conf={name: "other"}, **given))
-    assert session_conf(read_settings(spark_conf={name: FIXED[name]}, **given))[name] == FIXED[name]
+
+
+@pytest.mark.parametrize("given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*FIXED.items(), ("spark.sql.shuffle.partitions", "8"), ("spark.sql.warehouse.dir", "/w")],
+)
+def test_what_decides_how_rows_are_computed_is_the_operators_to_choose(given, name, value):
+    assert session_conf(read_settings(spark_conf={name: value}, **given))[name] == value

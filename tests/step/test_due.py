@@ -33,7 +33,7 @@ def test_days_after_the_calendar_are_not_waited_for():
 
 def test_a_day_without_a_delivery_fails_and_the_others_are_computed():
     due = sorted_out(raw, [8, 9], {})
-    assert (due.compute, due.undelivered) == (days(8), {day(9): "no source for 2019-08-24"})
+    assert (due.compute, due.unusable) == (days(8), {day(9): "no source for 2019-08-24"})
 
 
 def test_a_day_built_from_the_same_inputs_and_code_is_up_to_date():
@@ -80,8 +80,8 @@ def test_a_day_that_somebody_rewrote_is_computed_and_nothing_is_computed_from_it
 def test_a_day_whose_delivery_was_moved_away_stays_as_it_was_built():
     accepted = up_to_date(raw, [9], {})
     assert sorted_out(raw, [9], accepted).up_to_date == days(9)
-    assert sorted_out(raw, [9], accepted, force=days(9)).undelivered == {day(9): "no source for 2019-08-24"}
-    assert sorted_out(replace(raw, version="2"), [9], accepted).undelivered == {day(9): "no source for 2019-08-24"}
+    assert sorted_out(raw, [9], accepted, force=days(9)).unusable == {day(9): "no source for 2019-08-24"}
+    assert sorted_out(replace(raw, version="2"), [9], accepted).unusable == {day(9): "no source for 2019-08-24"}
 
 
 @pytest.mark.parametrize(

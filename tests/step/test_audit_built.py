@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.quality.rules import rows_between
-from backfill_assets.step.audit_standing import audit_standing
+from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from tests.deliveries import day
@@ -24,7 +24,7 @@ def with_rule(world: World, name: str, at_most: int) -> Table:
 
 
 def audited(world: World, table: Table) -> StepResult:
-    return audit_standing(table, FOUR, StepRequest("the audit"), world.workspace, world.spark)
+    return audit_built(table, FOUR, StepRequest("the audit"), world.workspace, world.spark)
 
 
 def status(world: World, table: Table) -> list[PartitionStatus]:
@@ -75,7 +75,7 @@ def test_an_audit_of_rows_that_were_built_again_since_says_nothing_of_them(built
 def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):
     DeltaTable(built.lake.path(DAILY)).update({"customers": "customers + 1"}, predicate=f"outage_day = '{day(1)}'")
     later = replace(built, calendar=replace(built.calendar, fixed_last=day(4)))
-    result = audit_standing(built.table(DAILY), [*FOUR, day(4)], StepRequest("r"), later.workspace, built.spark)
+    result = audit_built(built.table(DAILY), [*FOUR, day(4)], StepRequest("r"), later.workspace, built.spark)
     assert [b.day for b in result.built] == [at for at in FOUR if at != day(1)]
     assert result.blocked.keys() == {day(1), day(4)}
     assert "(UPDATE), not by this project" in result.blocked[day(1)]

@@ -23,7 +23,7 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
-def audit_standing(
+def audit_built(
     table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace, spark: Callable[[], SparkSession]
 ) -> StepResult:
     """Judge the rows that `days` hold, and record it: audited where they pass, refused where they break a rule.
@@ -35,15 +35,15 @@ def audit_standing(
     built = {day: accepted[table.name, day] for day in days if (table.name, day) in accepted}
     lost = rewritten(lake.path(table.name), built.values(), version)
     blocked = {day: "it was never built" for day in days if day not in built} | lost
-    standing = sorted(built.keys() - lost.keys())
-    if not standing:
+    to_audit = sorted(built.keys() - lost.keys())
+    if not to_audit:
         return StepResult(table, (), (), blocked)
     session, path = spark(), lake.path(table.name)
-    rows = lake.reader(Slice(table.name, table.partition_by, tuple(standing), version), table.columns).rows(session)
+    rows = lake.reader(Slice(table.name, table.partition_by, tuple(to_audit), version), table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
-    audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), standing, accepted)
+    audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), to_audit, accepted)
     at = lake.ledger.next_time(table.name)
-    builds = [replace(_judged(built[day], audited[day], table, request), at=at) for day in standing]
+    builds = [replace(_judged(built[day], audited[day], table, request), at=at) for day in to_audit]
     lake.ledger.append(builds)
     return StepResult(table, builds, (), blocked)
 
