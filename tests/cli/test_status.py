@@ -16,6 +16,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.delivered import deliveries
+from backfill_assets.tables.columns import types_of
 from tests.cli.test_app import backfill
 from tests.deliveries import day, days
 from tests.environment import SAMPLE
@@ -37,7 +38,7 @@ def home(tmp_path_factory) -> Path:
     third = Build(
         NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
     )
-    write_days(home / "lake", first, second)
+    write_days(home / "lake", first, second, columns=list(types_of(rejected_lines.columns)))
     Ledger(str(home / "lake")).append([first, second, third])
     return home
 
@@ -61,6 +62,20 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
         "    no_nulls_line: 3 rows (run run-2)",
         "= up to date  . missing  s outdated: source files changed  X failed",
     ]
+
+
+def test_columns_that_are_not_as_declared_are_said_and_a_plan_says_them_too(tmp_path):
+    write_days(tmp_path / "lake", Build(NAME, day(0), "accepted", "r", "1", rows=1), columns=["arrival_day", "line", "why"])
+    new = f"{NAME} gets source_file, reason with the first day built; days built before then hold null."
+    gone = f"{NAME} has why, not declared any more: gone once all its 1 day(s) are built again."
+    printed = asked("--target", NAME, home=tmp_path).stdout
+    assert [line for line in printed.splitlines() if "columns" in line] == [f"  columns: {new}", f"  columns: {gone}"]
+    assert json.loads(asked("--target", NAME, "--json", home=tmp_path).stdout)["columns"] == {NAME: [new, gone]}
+    env = CALENDAR | {"BACKFILL_HOME": str(tmp_path), "BACKFILL_LANDING": str(SAMPLE)}
+    command = ["plan", "--partitions", "2019-08-15", "--target", NAME]
+    printed = CliRunner().invoke(app, command, env=env).stdout
+    assert new in printed
+    assert json.loads(CliRunner().invoke(app, [*command, "--json"], env=env).stdout)["columns"] == [new, gone]
 
 
 def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_only_in_days(home):

@@ -41,17 +41,20 @@ def days_of(builds: Sequence[Build]) -> list[Any]:
     return [each.day for each in builds]
 
 
-def write_days(root: Path, *builds: Build, ours: bool = True) -> None:
-    """Replace each build's day by as many rows as it has, in one commit with their metadata, or without any."""
-    rows = [(b.day, n) for b in builds for n in range(b.rows)]
-    columns = {"outage_day": pa.array([at for at, _ in rows], pa.date32()), "n": pa.array([n for _, n in rows], pa.int64())}
+def write_days(root: Path, *builds: Build, ours: bool = True, columns: Sequence[str] = ("outage_day", "n")) -> None:
+    """Replace each build's day by as many rows as it has, in one commit with their metadata, or without any.
+
+    The first of `columns` is the day, the others are texts.
+    """
+    rows, (partition_by, *texts) = [(b.day, str(n)) for b in builds for n in range(b.rows)], columns
+    days, numbers = pa.array([at for at, _ in rows], pa.date32()), pa.array([n for _, n in rows], pa.string())
     path, exists = root / builds[0].table, (root / builds[0].table / "_delta_log").exists()
     metadata = {"userMetadata": commit_metadata(builds)} if ours else {}
     write_deltalake(
         str(path),
-        pa.table(columns),
-        partition_by=["outage_day"],
+        pa.table({partition_by: days, **dict.fromkeys(texts, numbers)}),
+        partition_by=[partition_by],
         mode="overwrite",
-        predicate=" OR ".join(f"outage_day = '{b.day}'" for b in builds) if exists else None,
+        predicate=" OR ".join(f"{partition_by} = '{b.day}'" for b in builds) if exists else None,
         commit_properties=CommitProperties(custom_metadata=metadata),
     )
