@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.calendar import Partition
-from backfill_assets.lake.ledger import Days, Ledger
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import AUDITS, ROWS_DIFFER, Build, from_arrow
 from backfill_assets.lake.recovery import committed_builds
@@ -67,10 +68,11 @@ class Latest:
 def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS, plan: str = "") -> Latest:
     """The latest builds of these tables and days (None: all), and what `plan` has built, whether a crash left them out of the
     ledger or not."""
-    rows = ledger.rows(list(columns), days)
+    files = ledger.files()
+    rows = files.rows(list(columns), days)
     builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
     builds.add(from_arrow(rows.take(_last_rows(rows))))
-    for name, newest in ledger.newest(days).items():
+    for name, newest in files.newest(days).items():
         of_table = days[name]
         later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
         builds.add(build for build in later if of_table is None or build.day in of_table)

@@ -4,11 +4,10 @@ Written right after the data commit with the `deltalake` library: no JVM, and at
 between the two leaves out is in the commit's own metadata; `recovery` brings it in.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
@@ -16,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.ledger_files import Days, LedgerFiles, Newest
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import SCHEMA, Build, from_arrow, to_arrow
@@ -26,15 +26,6 @@ COMMIT_RETRIES = 200
 COMPACT_EVERY = 10
 # Files of this many bytes are left alone, so that compacting does not cost more as history grows.
 COMPACTED = 4 * 2**20
-# Of each table the days of interest; None for all of them.
-Days = Mapping[str, Collection[date] | None]
-
-
-class Newest(NamedTuple):
-    """The newest version of a table that a build is recorded with (-1: none), and when the last of its builds was recorded."""
-
-    version: int = -1
-    at: datetime = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -83,6 +74,8 @@ class Ledger:
                     configuration={
                         "delta.logRetentionDuration": "interval 36500 days",
                         "delta.checkpointInterval": str(COMPACT_EVERY),
+                        # Bounds of the other columns, texts of JSON, would be most of the log.
+                        "delta.dataSkippingStatsColumns": "day,delta_version,at",
                     },
                 )
             except DeltaError:
@@ -90,15 +83,13 @@ class Ledger:
                     raise
         return DeltaTable(self.path)
 
+    def files(self) -> LedgerFiles:
+        """The ledger as it is now, without any row where there is none yet."""
+        return LedgerFiles(self.path, open_table(self.path))
+
     def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:
-        """The rows of these tables and days (None: all), as Arrow; no rows where there is no ledger yet."""
-        table = open_table(self.path)
-        if table is None:
-            return SCHEMA.empty_table().select(list(columns) if columns else SCHEMA.names)
-        if days is not None and not days:
-            days = {"": None}  # of no table
-        known = {field.name for field in table.schema().fields}
-        return table.to_pyarrow_table(columns=[c for c in columns if c in known] if columns else None, filters=_filters(days))
+        """The rows of these tables and days (None: all), as Arrow."""
+        return self.files().rows(columns, days)
 
     def builds(self, days: Days | None = None, columns: Sequence[str] | None = None) -> list[Build]:
         """Every build of these tables and days (None: all), oldest first; one that was recorded twice counts once."""
@@ -111,19 +102,7 @@ class Ledger:
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""
-        newest = dict.fromkeys(tables, Newest())
-        rows = self.rows(["table", "delta_version", "at"], dict.fromkeys(newest))
-        groups = rows.group_by("table").aggregate([("delta_version", "max"), ("at", "max")]).to_pylist()
-        return newest | {group["table"]: Newest(group["delta_version_max"], group["at_max"]) for group in groups}
-
-
-def _filters(days: Days | None) -> list[list[tuple[str, str, object]]] | None:
-    if days is None:
-        return None
-    return [
-        [("table", "=", table), *([("day", "in", sorted(of_table))] if of_table is not None else [])]
-        for table, of_table in days.items()
-    ]
+        return self.files().newest(tables)
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable | None:

@@ -44,6 +44,6 @@ def _lines(name: str, changed: ColumnChanges, days: set[date]) -> Iterator[str]:
     if changed.new:
         yield f"{name} gets {', '.join(changed.new)} with the first day built; days built before then hold null."
     if changed.gone:
-        yield f"{name} has {', '.join(changed.gone)}, not declared any more: gone once all its {len(days)} day(s) are built again."
+        yield f"{name} has {', '.join(changed.gone)}, not declared any more: gone once all {len(days)} day(s) are built again."
     if changed.retyped:
-        yield f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all its {len(days)} day(s) at once, and no other."
+        yield f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)} day(s) at once."

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.latest import latest
-from backfill_assets.lake.ledger import Days
+from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.reading import schema_of
 from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA, Build
 from backfill_assets.lake.rewritten import rewritten

@@ -67,7 +67,7 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
 def test_columns_that_are_not_as_declared_are_said_and_a_plan_says_them_too(tmp_path):
     write_days(tmp_path / "lake", Build(NAME, day(0), "accepted", "r", "1", rows=1), columns=["arrival_day", "line", "why"])
     new = f"{NAME} gets source_file, reason with the first day built; days built before then hold null."
-    gone = f"{NAME} has why, not declared any more: gone once all its 1 day(s) are built again."
+    gone = f"{NAME} has why, not declared any more: gone once all 1 day(s) are built again."
     printed = asked("--target", NAME, home=tmp_path).stdout
     assert [line for line in printed.splitlines() if "columns" in line] == [f"  columns: {new}", f"  columns: {gone}"]
     assert json.loads(asked("--target", NAME, "--json", home=tmp_path).stdout)["columns"] == {NAME: [new, gone]}

@@ -1,0 +1,68 @@
+"""The ledger at one version: the rows of its files.
+
+Pyarrow reads the files that the log lists: the library's own reading puts a filter of statistics together for each file and
+column, which takes several times as long as reading these small files.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from backfill_assets.lake.paths import files_in
+from backfill_assets.lake.record import SCHEMA
+
+# Of each table the days of interest; None for all of them.
+Days = Mapping[str, Collection[date] | None]
+
+
+class Newest(NamedTuple):
+    """The newest version of a table that a build is recorded with (-1: none), and when the last of its builds was recorded."""
+
+    version: int = -1
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class LedgerFiles:
+    """The files of the ledger at `path` as `log` lists them; none where `log` is None."""
+
+    path: str
+    log: DeltaTable | None
+
+    @cached_property
+    def _fragments(self) -> dict[str, list[ds.Fragment]]:
+        """The files of each table."""
+        fragments: dict[str, list[ds.Fragment]] = {}
+        listed = pa.table(self.log.get_add_actions(flatten=True)) if self.log else None
+        if listed is not None and listed.num_rows:
+            store, form = files_in(self.path), ds.ParquetFileFormat()
+            for path, table in zip(listed["path"].to_pylist(), listed["partition.table"].to_pylist(), strict=True):
+                of_table = form.make_fragment(unquote(path), store, ds.field("table") == table)
+                fragments.setdefault(table, []).append(of_table)
+        return fragments
+
+    def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:
+        """The rows of these tables and days (None: all), as Arrow; null where a file has no such column."""
+        parts = []
+        for table in self._fragments if days is None else days:
+            wanted = None if days is None else days[table]
+            in_days = None if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
+            if fragments := self._fragments.get(table):
+                dataset = ds.FileSystemDataset(fragments, SCHEMA, fragments[0].format, fragments[0].filesystem)
+                parts.append(dataset.to_table(columns=list(columns) if columns else None, filter=in_days))
+        schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
+        """Of each table, the newest version that a build is recorded with, and the latest time of any."""
+        newest = dict.fromkeys(tables, Newest())
+        rows = self.rows(["table", "delta_version", "at"], dict.fromkeys(newest))
+        groups = rows.group_by("table").aggregate([("delta_version", "max"), ("at", "max")]).to_pylist()
+        return newest | {group["table"]: Newest(group["delta_version_max"], group["at_max"]) for group in groups}
