@@ -20,6 +20,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.setting_examples import EXAMPLES
+from backfill_assets.setting_names import refuse_unknown
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -145,6 +146,7 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
     start = start or Path.cwd()
     files = (project_at(start)[0] / ".env",)
     try:
+        refuse_unknown(Settings.model_fields, files[0])
         settings = Settings(_env_file=files, start=start, **given)  # type: ignore[call-arg]
         own = settings.home / REMEMBERED
         if remembered and own.is_file():

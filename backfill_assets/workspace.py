@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.errors import SettingsError, UsageError
+from backfill_assets.errors import SettingsError
 from backfill_assets.lake.store import Lake
 from backfill_assets.project import Project, load
 from backfill_assets.pyproject import project_at
@@ -20,6 +20,7 @@ from backfill_assets.settings import PRIVATE, Settings, read_settings
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
+from backfill_assets.tables.target import tables_named
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,8 @@ class Workspace:
         return {table.name: table.version for table in self.tables}
 
     def named(self, target: str) -> list[Table]:
-        """The tables of a comma-separated list, inputs first; all if it is empty. UsageError for an unknown name."""
-        names = [name.strip() for name in target.split(",") if name.strip()]
-        for name in names:
-            if name not in self.names:
-                raise UsageError(f"There is no table {name}. Nothing was started. The tables are {', '.join(self.names)}.")
-        return [table for table in self.tables if table.name in names or not names]
+        """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name or pattern of none."""
+        return tables_named(target, self.tables)
 
 
 def open_workspace(start: Path | None = None, **given: Any) -> Workspace:

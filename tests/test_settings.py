@@ -50,6 +50,17 @@ def test_a_wrong_value_names_itself_what_is_allowed_and_an_example(given, expect
     assert str(refused.value) == expected
 
 
+@pytest.mark.parametrize("where", ["the environment", ".env"])
+def test_a_misspelt_setting_is_refused_with_the_one_that_is_meant(where, tmp_path, monkeypatch):
+    if where == ".env":
+        (tmp_path / ".env").write_text("BACKFILL_FISRT_DAY=2019-08-15\nOTHER=1\n")
+    else:
+        monkeypatch.setenv("BACKFILL_FISRT_DAY", "2019-08-15")
+    refused = "^BACKFILL_FISRT_DAY is not a setting. Nothing was started. Did you mean BACKFILL_FIRST_DAY"
+    with pytest.raises(SettingsError, match=refused):
+        read_settings(tmp_path)
+
+
 def test_without_a_value_every_place_lies_under_home(tmp_path):
     found = read_settings(home=tmp_path, lake="", landing="")
     assert (found.lake, found.landing, found.dagster_home) == (

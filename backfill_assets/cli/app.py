@@ -1,16 +1,18 @@
 """`backfill`: arguments in, exit code out. Each verb imports what it needs when it is called, so that help is instant."""
 
 import gc
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from backfill_assets.cli import exit_codes, rebuild_verbs
-from backfill_assets.cli.options import Json, Port
+from backfill_assets.cli.options import Json, Port, Target
 from backfill_assets.errors import BackfillError
 
 app = typer.Typer(
@@ -18,11 +20,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Rebuild the history of daily tables safely.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def show_version(asked: bool) -> None:
+    if asked:
+        print(f"backfill-assets {version('backfill-assets')}")
+        raise typer.Exit
+
+
 @app.callback()
-def backfill() -> None:
+def backfill(
+    version_: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
     """Rebuild the history of daily tables safely."""
     # A long ledger is a million values that live until the command ends; collecting garbage among them takes a third of the
     # time.
@@ -35,6 +48,14 @@ def up(port: Port = 3000) -> None:
     from backfill_assets.cli.up import run
 
     raise typer.Exit(run(port))
+
+
+@app.command()
+def down() -> None:
+    """Stop the servers that `backfill up` runs on this home, and wait until they have ended."""
+    from backfill_assets.cli.up import down
+
+    raise typer.Exit(down())
 
 
 @app.command()
@@ -54,8 +75,9 @@ def demo(
 @app.command()
 def status(
     partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; the whole calendar if not given.")] = "",
-    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
+    target: Target = "",
     why: Annotated[tuple[str, str] | None, typer.Option(metavar="TABLE DAY", help="Explain one day of one table.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="End with 1 unless every day that is due is up to date.")] = False,
     json_: Json = False,
 ) -> None:
     """Show the status of every day of every table, and why it is not up to date. Starts nothing, changes nothing."""
@@ -65,7 +87,7 @@ def status(
         raise typer.Exit(explain(*why, as_json=json_))
     from backfill_assets.cli.status import run
 
-    raise typer.Exit(run(partitions, target, as_json=json_))
+    raise typer.Exit(run(partitions, target, check=check, as_json=json_))
 
 
 app.add_typer(rebuild_verbs.app)
@@ -89,7 +111,7 @@ def log(
 @app.command()
 def audit(
     partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; the whole calendar if not given.")] = "",
-    target: Annotated[str, typer.Option(help="Tables, separated by commas; all if not given.")] = "",
+    target: Target = "",
     json_: Json = False,
 ) -> None:
     """Judge the days that are built by today's rules, as they stand. Computes and writes no rows."""
@@ -123,8 +145,11 @@ def exit_on_error() -> Iterator[None]:
     try:
         yield
     except BackfillError as error:
+        code = exit_codes.of_error(error)
+        if "--json" in sys.argv[1:]:
+            print(json.dumps({"error": str(error), "exit_code": code}))
         print(f"backfill: {error}", file=sys.stderr)
-        sys.exit(exit_codes.of_error(error))
+        sys.exit(code)
 
 
 def main() -> None:

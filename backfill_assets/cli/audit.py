@@ -75,21 +75,21 @@ def counts(days: list[date], builds: list[Build]) -> dict[str, Any]:
         "days": len(days),
         "passed": len(passed),
         "failed": failed,
-        "not judged": len(set(days)) - len(passed) - len(failed),
+        "not_judged": len(set(days)) - len(passed) - len(failed),
     }
 
 
 def show(tables: Mapping[str, Mapping[str, Any]]) -> None:
     console, lines = terminal(), Lines("table", "days", "passed", "failed", "not judged")
     for name, table in tables.items():
-        lines.add_row(name, *[str(n) for n in (table["days"], table["passed"], len(table["failed"]), table["not judged"])])
+        lines.add_row(name, *[str(n) for n in (table["days"], table["passed"], len(table["failed"]), table["not_judged"])])
     console.print(lines)
     messages = [f"{name} {day}: {why}" for name, table in tables.items() for day, why in table["failed"].items()]
     for message in messages[:FAILURES_SHOWN]:
         console.print(f"  failed: {message}")
     if len(messages) > FAILURES_SHOWN:
         console.print(f"  and {len(messages) - FAILURES_SHOWN} more: `backfill log`")
-    if any(table["not judged"] for table in tables.values()):
+    if any(table["not_judged"] for table in tables.values()):
         console.print("Days that were not judged are named by `backfill status`, or their runs ended before: see the UI.")
     console.print("No row was changed.")
     if messages:

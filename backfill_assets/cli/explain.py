@@ -49,7 +49,7 @@ def explained(name: str, text: str) -> dict[str, Any]:
         "state": finding.state,
         "why": finding.why,
         "running": _running(step) if step else {},
-        "code now": table.version,
+        "code_now": table.version,
         "files": files,
         "builds": [_values(build) for build in builds],
     }
@@ -64,7 +64,7 @@ def _values(build: Build) -> dict[str, Any]:
         "at": f"{build.at:%Y-%m-%d %H:%M:%S}",
         "outcome": build.outcome,
         "run": build.run,
-        "spark conf": dict(build.spark_conf),
+        "spark_conf": dict(build.spark_conf),
         "accept": build.accept,
         "plan": build.plan,
         "who": build.who,
@@ -76,7 +76,7 @@ def _values(build: Build) -> dict[str, Any]:
         "delivered": build.delivered,
         "files": dict(build.files),
         "inputs": {table: dict(days) for table, days in build.inputs.items()},
-        "input versions": dict(build.input_versions),
+        "input_versions": dict(build.input_versions),
         "message": build.message,
     }
 
@@ -93,13 +93,15 @@ def show(console: Console, details: dict[str, Any]) -> None:
         commit = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
         console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
         request = [
-            f"{field} {build[field]}" for field in ("run", "plan", "who", "reason", "spark conf", "accept") if build[field]
+            f"{name.replace('_', ' ')} {build[name]}"
+            for name in ("run", "plan", "who", "reason", "spark_conf", "accept")
+            if build[name]
         ]
         console.print(f"    {', '.join(request)}")
         if build["delivered"]:
             console.print(f"    from the delivery: {short(build['delivered'])}")
         for table, days in build["inputs"].items():
-            version = build["input versions"].get(table, -1)
+            version = build["input_versions"].get(table, -1)
             read = f", read at version {version}" if version >= 0 else ""
             for day, fingerprint in days.items():
                 console.print(f"    from {table} {day}: {short(fingerprint)}{read}")

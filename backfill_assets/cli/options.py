@@ -10,10 +10,11 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.request import RebuildRequest, default_of, flag
+from backfill_assets.plan.request import TABLES, RebuildRequest, default_of, flag
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Target = Annotated[str, typer.Option(help=TABLES)]
 PlanId = Annotated[
     str,
     typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the open plan, or else the last one with days left."),

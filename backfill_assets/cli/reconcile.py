@@ -96,8 +96,8 @@ def as_values(comparison: Comparison, records: Records) -> dict[str, Any]:
     return {
         "disagreements": disagreements,
         "agree": comparison.agreeing,
-        "not compared": comparison.in_progress,
-        "compared with Dagster": [name for name in records.tables if name not in comparison.not_in_dagster],
+        "not_compared": comparison.in_progress,
+        "compared_with_dagster": [name for name in records.tables if name not in comparison.not_in_dagster],
     }
 
 

@@ -2,11 +2,13 @@
 
 import getpass
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from backfill_assets.cli import exit_codes
@@ -40,16 +42,26 @@ def run_new(request: RebuildRequest, *, as_json: bool) -> int:
     try:
         made = make_plan(request, workspace)
     except NothingToBuild as nothing:
-        print(json.dumps({"plan": None, "ending": Ending.DONE, "exit code": exit_codes.DONE}) if as_json else nothing)
+        print(json.dumps({"plan": None, "ending": Ending.DONE, "exit_code": exit_codes.DONE}) if as_json else nothing)
         return exit_codes.DONE
     if not as_json:
         contents(terminal(), made.plan)
-        terminal().print(f"Expected: {made.expected.text()}.")
+        for line in (*made.columns, *text.blocked_lines(made.selection), f"Expected: {made.expected.text()}."):
+            terminal().print(line)
+        if not request.yes and is_answered() and not typer.confirm("Carry this plan out?", default=True):
+            print(f"Nothing was started. The plan is kept: `backfill run {made.plan.id}` carries it out.")
+            return exit_codes.PARTIAL
     return carry_out(made.plan.id, workspace, as_json=as_json)
 
 
+def is_answered() -> bool:
+    """Whether somebody is there to answer a question: not in a pipe, nor in a script."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def run(plan_id: str, *, as_json: bool) -> int:
-    return carry_out(plan_id, open_workspace(), as_json=as_json)
+    workspace = open_workspace()
+    return carry_out(Plans(workspace.lake.root).full_id(plan_id), workspace, as_json=as_json)
 
 
 def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
@@ -116,7 +128,7 @@ def report(end: Progress, workspace: Workspace, *, as_json: bool) -> int:
     code, outdated = exit_codes.OF_ENDING[end.ending], left_outdated(end.plan, workspace) if end.over else {}
     if as_json:
         days = {name: [str(day) for day in of_table] for name, of_table in outdated.items()}
-        print(json.dumps(as_values(end) | {"outdated now": days, "exit code": code}))
+        print(json.dumps(as_values(end) | {"outdated_now": days, "exit_code": code}))
     else:
         show(terminal(), end, workspace.lake)
         for line in outdated_lines(outdated, workspace.settings.ask_above_days):
@@ -130,9 +142,9 @@ def as_values(end: Progress) -> dict[str, Any]:
         "ending": OPEN if not end.over else end.ending,
         "why": end.stopped.why if end.stopped else "",
         "tables": {table.table: vars(table) for table in end.tables()},
-        "failed or blocked": {f"{table} {day}": why for (table, day), why in end.remaining.why.items()},
+        "failed_or_blocked": {f"{table} {day}": why for (table, day), why in end.remaining.why.items()},
         "saved": len(end.remaining.saved),
-        "chunks over": len(end.chunks_over),
+        "chunks_over": len(end.chunks_over),
         "running": {str(number): work.backfill_id for number, work in end.running.items()},
         "seconds": round((end.at - end.started).total_seconds(), 1),
     }

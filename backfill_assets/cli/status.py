@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from backfill_assets.calendar import ranges
+from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
@@ -29,10 +30,12 @@ SYMBOLS = {
     State.NOT_DUE: ("-", "dim"),
     State.BEFORE: ("_", "dim"),
 }
+# Nothing is to be built for days in these states.
+SETTLED = (State.UP_TO_DATE, State.NOT_DUE, State.BEFORE)
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
-def run(days: str, target: str, *, as_json: bool) -> int:
+def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
     workspace, console = open_workspace(), terminal()
     tables, calendar = workspace.named(target), workspace.calendar
     runs = runs_by_partition(workspace)
@@ -43,7 +46,8 @@ def run(days: str, target: str, *, as_json: bool) -> int:
         print(json.dumps(as_values(status) | {"columns": columns}))
     else:
         show(console, status, columns)
-    return 0
+    all_built = all(partition.state in SETTLED for partition in status.partitions.values())
+    return exit_codes.PARTIAL if check and not all_built else exit_codes.DONE
 
 
 def as_values(status: Status) -> dict[str, object]:

@@ -1,15 +1,21 @@
-"""`backfill up`: the webserver, daemon and engine of this lake, in the foreground."""
+"""`backfill up`: the webserver, daemon and engine of this lake, in the foreground; `backfill down` stops them."""
 
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import psutil
+
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.workspace import open_workspace
 
 CHECK_EVERY_S = 0.5
+# Each server is given time to end by itself before it is ended.
+STOP_TIMEOUT_S = 90
 
 
 def run(port: int) -> int:
@@ -24,6 +30,26 @@ def run(port: int) -> int:
         console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
         watch(servers)
     console.print("All servers have stopped.")
+    return 0
+
+
+def down() -> int:
+    """Stop the servers of this home as Ctrl-C does, and wait until they have ended. ServiceUnavailable if they do not."""
+    settings = open_workspace().settings
+    record = servers_record(settings.home)
+    process = record.up.find() if record else None
+    if process is None:
+        print(f"No servers run on {settings.home}. Nothing was stopped.")
+        return 0
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except psutil.TimeoutExpired:
+        raise ServiceUnavailable(
+            f"The servers on {settings.home} (process {process.pid}) did not end within {STOP_TIMEOUT_S} s. They may still be "
+            f"ending; see {settings.home / 'logs'}."
+        ) from None
+    print("All servers have stopped.")
     return 0
 
 

@@ -22,8 +22,9 @@ class Estimate:
     unknown: tuple[str, ...] = ()
 
     def text(self) -> str:
-        known = f"about {self.minutes:.1f} minutes, give or take {self.spread:.1f}"
-        unknown = f"unknown for {', '.join(self.unknown)}: the canary will tell"
+        spread = f", give or take {self.spread:.1f}" if round(self.spread, 1) else ""
+        known = f"about {self.minutes:.1f} minutes{spread}"
+        unknown = f"unknown for {', '.join(self.unknown)}, of which no build is recorded"
         return "; ".join([known] * bool(self.minutes) + [unknown] * bool(self.unknown))
 
     def cost(self, per_hour: float | None) -> float | None:

@@ -36,13 +36,13 @@ def refuse_overlap(plan: Plan, plans: Plans) -> None:
 
 
 def resolve_plan_id(plan_id: str, plans: Plans) -> str:
-    """The plan named; else the only open one; else the last that ended unfinished and was not cancelled; else the last of all.
+    """The plan named, by its id or the beginning of it; else the only open one; else the last one that has days left.
 
-    UsageError if several are open, or none was ever started.
+    That is the last that ended unfinished and was not cancelled, or else the last of all. UsageError if several are open, or
+    begin so, or none was ever started.
     """
     if plan_id:
-        plans.refuse_unknown(plan_id)
-        return plan_id
+        return plans.full_id(plan_id)
     open_ids = plans.open()
     if len(open_ids) == 1:
         return open_ids[0]

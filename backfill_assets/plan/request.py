@@ -13,6 +13,8 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.spark_conf import refuse_unlisted
 
 DayOrder = Literal["asc", "desc"]
+# What a list of tables may hold.
+TABLES = "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream), group:raw; all if not given."
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
@@ -67,7 +69,7 @@ class RebuildRequest(PlanOptions):
     """The partitions to rebuild, as the user named them, and how."""
 
     partitions: str = option("", "Days: A, A..B, A,B..C or `last 7`.")
-    target: str = option("", "Tables, separated by commas; all if not given.")
+    target: str = option("", TABLES)
     only: str = option("", "Days in these states only, separated by commas: missing, failed, outdated.")
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
     downstream: bool = option(False, "Also what is downstream of these days.")

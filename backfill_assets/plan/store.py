@@ -63,6 +63,14 @@ class Plans:
             plans = f"Its plans are {', '.join(known)}" if known else "It has none yet: `backfill plan` makes one"
             raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was started. {plans}.")
 
+    def full_id(self, beginning: str) -> str:
+        """The id that begins so; UsageError if none does, or several do."""
+        matching = [plan_id for plan_id in self.ids() if plan_id.startswith(beginning)]
+        if len(matching) > 1:
+            raise UsageError(f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was started. Type more of it.")
+        self.refuse_unknown(matching[0] if matching else beginning)
+        return matching[0]
+
     def state(self, plan_id: str) -> str:
         """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
         kind, file = self._last(plan_id)

@@ -21,8 +21,8 @@ from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.servers.process import ProcessId
 from backfill_assets.settings import PRIVATE, Settings
 
-# The socket of the run starter (orchestration/run_starter.py); not set where `backfill up` did not start the servers.
-RUN_STARTER_VARIABLE = "BACKFILL_RUN_STARTER"
+# The socket of the run starter (orchestration/run_starter.py). No setting; `backfill up` sets it for the servers it starts.
+RUN_STARTER_VARIABLE = "_BACKFILL_RUN_STARTER"
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 # A step logs an event for each day and rule; written one by one, sixty days took longer to report than to compute.

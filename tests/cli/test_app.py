@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,32 @@ def test_an_error_has_one_exit_code(error, code):
 
 def test_an_unknown_verb_is_wrong_usage(tmp_path):
     assert backfill("rewind", home=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [("-h",), ("status", "-h"), ("--version",)])
+def test_help_and_version_are_printed_by_the_usual_letters(arguments, tmp_path):
+    done = backfill(*arguments, home=tmp_path)
+    assert done.returncode == 0
+    assert f"backfill-assets {version('backfill-assets')}" in done.stdout or "Usage: " in done.stdout
+
+
+def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
+    done = backfill("status", "--target", "raw/lines", "--json", home=tmp_path)
+    error = json.loads(done.stdout)
+    assert (done.returncode, error["exit_code"]) == (2, 2)
+    assert done.stderr == f"backfill: {error['error']}\n"
+    assert error["error"].startswith("There is no table raw/lines.")
+
+
+def test_a_misspelt_setting_is_wrong_usage(tmp_path):
+    done = backfill("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was started. Did you mean ")
+
+
+def test_where_no_servers_run_none_are_stopped(tmp_path):
+    done = backfill("down", home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"No servers run on {tmp_path}. Nothing was stopped.\n")
 
 
 def test_a_taken_port_is_said_with_the_remedy(tmp_path):

@@ -75,7 +75,7 @@ def test_days_may_be_a_list_longer_than_a_files_name(tmp_path):
 def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
     done = asked("--partitions", "2019-09-03", home=tmp_path, BACKFILL_PRICE_PER_HOUR="2")
     assert "At 2 an hour, it costs 0.00." in done.stdout
-    assert "the canary will tell" in done.stdout
+    assert "of which no build is recorded" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_machines_get_every_day_with_its_figures_and_the_remedy(place):
     (found,) = values["disagreements"]
     assert (found["kind"], found["table"], found["repairable"]) == ("committed, but not in the ledger", NAME, True)
     assert found["days"] == {str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)}
-    assert (values["agree"], values["not compared"], values["compared with Dagster"]) == (2, 0, [])
+    assert (values["agree"], values["not_compared"], values["compared_with_dagster"]) == (2, 0, [])
     assert json.loads(asked("--repair", "--json")[1])["repaired"] == {"recorded": 3, "reported": 0}
 
 

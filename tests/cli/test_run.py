@@ -74,6 +74,14 @@ def test_a_plan_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     )  # fmt: skip
 
 
+def test_the_beginning_of_an_id_names_a_plan_as_long_as_no_other_begins_so(tmp_path):
+    plan, other = planned(tmp_path), planned(tmp_path, "--reason", "another")
+    assert json.loads(backfill("show", plan[:8], "--json", home=tmp_path).stdout)["plan"] == plan
+    (tmp_path / "lake" / "_plans" / f"{plan[:8]}0000.json").write_text("{}")
+    code, said = refused("show", plan[:8], home=tmp_path)
+    assert (code, f"begin with {plan[:8]}. Nothing was started. Type more of it." in said, other in said) == (2, True, False)
+
+
 def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
     plan = planned(tmp_path)
     file = tmp_path / "lake" / "_plans" / f"{plan}.json"

@@ -64,6 +64,11 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
     ]
 
 
+@pytest.mark.parametrize(("last", "code"), [("2019-08-15", 0), ("2019-08-18", 1)], ids=["all are", "some are not"])
+def test_a_check_ends_with_1_unless_every_day_is_up_to_date(home, last, code):
+    assert asked("--target", NAME, "--check", home=home, last=last).exit_code == code
+
+
 def test_columns_that_are_not_as_declared_are_said_and_a_plan_says_them_too(tmp_path):
     write_days(tmp_path / "lake", Build(NAME, day(0), "accepted", "r", "1", rows=1), columns=["arrival_day", "line", "why"])
     new = f"{NAME} gets source_file, reason with the first day built; days built before then hold null."

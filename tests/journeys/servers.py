@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -68,11 +68,11 @@ class Up:
         eventually(lambda: up.poll() is not None or "Ctrl-C" in log_file.read_text(), what="servers ready", patience=300)
         assert up.poll() is None, log_file.read_text()
 
-    def end(self) -> None:
-        """Ends everything, cleanly: nothing of it is left running."""
+    def end(self, stop: Callable[[], object] | None = None) -> None:
+        """Ends everything, cleanly, by a signal or by `stop`: nothing of it is left running."""
         assert self.process
         family = psutil.Process(self.process.pid).children(recursive=True)
-        self.process.terminate()
+        (stop or self.process.terminate)()
         assert (self.process.wait(timeout=90), servers_record(self.home)) == (0, None)
         assert [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
 

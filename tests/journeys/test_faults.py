@@ -72,7 +72,7 @@ def test_a_run_that_is_killed_is_launched_again_and_nobody_else_may_carry_the_pl
 
 def test_servers_that_are_ended_and_started_again_in_the_middle_are_waited_for(station: Station):
     plan, command = started(station, "the servers are restarted")
-    station.up.end()
+    station.up.end(lambda: station.backfill("down"))
     station.up.start()
     assert f"Plan {plan}: done" in ended(command, 0)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)

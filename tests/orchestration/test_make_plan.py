@@ -22,7 +22,7 @@ def test_a_plan_is_made_kept_and_shown_with_its_days_reasons_chunks_and_how_to_s
         "- chunk 1 (canary): 4 partitions, 2019-08-15..2019-08-16\n- chunk 2: 2 partitions, 2019-08-17..2019-08-17"
     )
     assert (shown["expected minutes"], shown["cost"], shown["blocked"]) == (0.0, 0.0, 0)
-    assert shown["expected"].startswith("unknown for raw/rejected_lines, raw/outage_events: the canary will tell")
+    assert shown["expected"].startswith("unknown for raw/rejected_lines, raw/outage_events, of which no build is recorded")
     assert f'`plan: "{plan_id}"`' in shown["to carry it out"]
     assert shown["runs of the plan"] == f"/runs?q[]=tag:backfill/plan={plan_id}"
     assert office.tags(result)[tags.PLAN] == plan_id

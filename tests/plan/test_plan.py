@@ -88,8 +88,8 @@ def test_a_table_without_a_record_is_unknown():
     record = built(raw, 0, seconds=60.0).values()
     expected = estimate(PARTITIONS, record)
     assert expected == Estimate(4.0, 0.0, (updates.name,))
-    assert expected.text() == "about 4.0 minutes, give or take 0.0; unknown for staging/u: the canary will tell"
-    assert estimate(PARTITIONS, []).text() == "unknown for raw/a, staging/u: the canary will tell"
+    assert expected.text() == "about 4.0 minutes; unknown for staging/u, of which no build is recorded"
+    assert estimate(PARTITIONS, []).text() == "unknown for raw/a, staging/u, of which no build is recorded"
 
 
 def test_failed_days_say_nothing_of_how_long_a_day_takes():

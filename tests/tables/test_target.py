@@ -1,0 +1,41 @@
+"""Which tables a `--target` names."""
+
+import pytest
+
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.errors import UsageError
+from backfill_assets.tables.target import tables_named
+
+RAW = ["raw/rejected_lines", "raw/outage_events"]
+UPDATES, OUTAGES, DAILY, HISTORY = (
+    "staging/outage_updates",
+    "staging/outages",
+    "features/region_daily",
+    "features/region_history",
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        pytest.param("", [*RAW, UPDATES, OUTAGES, DAILY, HISTORY], id="all"),
+        pytest.param(f" {DAILY}, {OUTAGES} ,", [OUTAGES, DAILY], id="names, inputs first"),
+        pytest.param("raw/*", RAW, id="a pattern"),
+        pytest.param("group:features", [DAILY, HISTORY], id="a layer"),
+        pytest.param('key:"staging/out*"', [UPDATES, OUTAGES], id="as Dagster has it"),
+        pytest.param(f"+{OUTAGES}", [*RAW, UPDATES, OUTAGES], id="with what is upstream"),
+        pytest.param(f"{OUTAGES}+", [OUTAGES, DAILY, HISTORY], id="with what is downstream"),
+        pytest.param(f"+{DAILY}+", [*RAW, UPDATES, OUTAGES, DAILY, HISTORY], id="with both"),
+        pytest.param(f"+group:staging,{HISTORY}", [*RAW, UPDATES, OUTAGES, HISTORY], id="several"),
+    ],
+)
+def test_a_target_names_tables(target, names):
+    assert [table.name for table in tables_named(target, TABLES)] == names
+
+
+@pytest.mark.parametrize("target", ["raw", "raw/outage", "group:raw/*", f"{RAW[0]},none*", "++raw/*", "tag:x", "2+raw/*", "+"])
+def test_what_names_no_table_is_refused_with_the_tables_and_what_works(target):
+    with pytest.raises(
+        UsageError, match=r"There is no table .*Nothing was started. The tables are raw/.* Patterns work too: raw"
+    ):
+        tables_named(target, TABLES)
