@@ -3,17 +3,20 @@
 import getpass
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
 from rich.console import Console
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli.rendering import outcome_table, terminal
 from backfill_assets.cli.run import carry_out_and_show
 from backfill_assets.cli.up import interrupted_by_signals, watch
+from backfill_assets.dagster_client.client import FINISHED, Dagster
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
-from backfill_assets.errors import NothingToBuild, UsageError
+from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import TableOutcome, outcomes
 from backfill_assets.plan.progress import Progress
@@ -26,6 +29,9 @@ from backfill_assets.servers.child import USUAL_PORT, is_taken
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.settings import REMEMBERED, read_settings, remember
 from backfill_assets.workspace import Workspace, open_workspace
+
+# The daemon closes a backfill at its next look after the last run has ended.
+CLOSE_TIMEOUT_S = 30
 
 
 def run(*, days: str, port: int | None, exit_when_built: bool) -> int:
@@ -42,13 +48,25 @@ def run(*, days: str, port: int | None, exit_when_built: bool) -> int:
         try:
             complete = launch(console, servers, workspace, selected)
             console.print(f"{time.monotonic() - started:.0f} s in all.")
-            if not exit_when_built:
+            if exit_when_built:
+                await_closed(servers.dagster)
+            else:
                 console.print(f"The UI stays open at {servers.dagster.url}/assets until Ctrl-C.")
                 watch(servers)
         except KeyboardInterrupt:
             console.print("Stopped. What was committed stays; `backfill demo` again builds what is missing.")
             return 1
     return 0 if complete else 1
+
+
+def await_closed(dagster: Dagster) -> None:
+    """Wait until Dagster has closed its backfills, for at most `CLOSE_TIMEOUT_S`: it shows them as running until then."""
+
+    def some_are_open() -> bool:
+        return any(backfill["status"] not in FINISHED for backfill in dagster.backfills())
+
+    with suppress(RetryError, ServiceUnavailable):
+        Retrying(stop=stop_after_delay(CLOSE_TIMEOUT_S), wait=wait_fixed(0.5), retry=retry_if_result(bool))(some_are_open)
 
 
 def remember_calendar(workspace: Workspace) -> None:

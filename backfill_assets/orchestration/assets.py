@@ -29,6 +29,7 @@ from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.orchestration.asset_metadata import metadata_of
 from backfill_assets.orchestration.failure import failure_message
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of
@@ -65,19 +66,21 @@ def asset_key(table: Table) -> AssetKey:
     return AssetKey(table.name.split("/"))
 
 
-def spec_of(table: Table, calendar: Calendar, partitions: DailyPartitionsDefinition) -> AssetSpec:
+def spec_of(table: Table, workspace: Workspace, partitions: DailyPartitionsDefinition) -> AssetSpec:
     """What Dagster shows of `table`, and the tables that it depends on."""
     return AssetSpec(
         asset_key(table),
         deps=[AssetDep(asset_key(other), partition_mapping=_mapping(window)) for other, window in table.windows()],
-        description=table.promise,
+        description=table.documentation,
         group_name=table.name.split("/")[0],
         code_version=table.version,
+        owners=list(table.owners) or None,
+        tags=table.tags,
         kinds={"pyspark", "deltalake"},
-        metadata={"key": list(table.key), "partitioned by": table.partition_by, "columns": table.columns},
+        metadata=metadata_of(table, workspace.lake),
         partitions_def=partitions,
         # A calendar that has ended gets no new days, and is never late.
-        freshness_policy=None if calendar.fixed_last else FRESHNESS,
+        freshness_policy=None if workspace.calendar.fixed_last else FRESHNESS,
         skippable=True,  # `events_of` yields its output, and materializes only the days that were accepted
     )
 
@@ -88,7 +91,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
 
     @multi_asset(
         name=table.name.replace("/", "__"),
-        specs=[spec_of(table, workspace.calendar, partitions)],
+        specs=[spec_of(table, workspace, partitions)],
         check_specs=[
             AssetCheckSpec(rule.name, asset=asset_key(table), description=rule.described(), partitions_def=partitions)
             for rule in table.rules

@@ -76,7 +76,7 @@ def materialization(table: Table, build: Build, *, new: bool, pointer: int | Non
         "delta version": build.delta_version,
         "seconds": build.seconds if new else 0.0,
         "built by run": MetadataValue.dagster_run(build.run),
-        **{name.replace("_", " "): count for name, count in build.measures.items()},
+        **{name.replace("_", " "): count for name, count in build.measures.items() if count},
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
         **{f"{name} (first 20)": MetadataValue.json(list(values)) for name, values in build.samples.items() if values},
     }

@@ -19,6 +19,7 @@ from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import types_as_declared
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.columns import refuse_wrong_columns
+from backfill_assets.tables.labels import refuse_unusable_labels
 from backfill_assets.tables.table_version import version_of
 from backfill_assets.tables.windows import Read, SliceDays, Window
 
@@ -41,14 +42,17 @@ class Table:
     compared_with: Sequence[Table] = ()
     pool: str = "spark"
     first_day: date | None = None
+    descriptions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    owners: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.compute(*inputs, **named)
 
     @property
-    def promise(self) -> str:
-        """The first line of the function's docstring."""
-        return (self.compute.__doc__ or "").strip().split("\n")[0]
+    def documentation(self) -> str:
+        """The function's docstring, as Markdown: what a row is, and what else is to be known."""
+        return inspect.getdoc(self.compute) or ""
 
     def calendar_of(self, calendar: Calendar) -> Calendar:
         """The days that the table has: those of the calendar from its own first day on."""
@@ -107,6 +111,9 @@ def table(
     compared_with: Sequence[Table] = (),
     pool: str = "spark",
     first_day: date | None = None,
+    descriptions: Mapping[str, str] | None = None,
+    owners: Sequence[str] = (),
+    tags: Mapping[str, str] | None = None,
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table: the function below takes one DataFrame per entry of `reads` and returns the table's rows.
@@ -123,12 +130,15 @@ def table(
     compared_with   tables whose row count on the same day a rule looks at, such as `rejected_at_most`
     pool            the Dagster pool that limits how many steps run at once: "spark", "ingestion" or "external"
     first_day       the first day that the table has, where its source began later than the calendar
+    descriptions    what columns mean, by name, for Dagster's catalog; tables may share one mapping
+    owners, tags    for Dagster's catalog: e-mail addresses and "team:NAME"; names and values by which the table is found
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
-    that is no DATE, column names that need quoting, a key or a rule that names no column, and a function whose source cannot be
-    read.
+    that is no DATE, column names that need quoting, a key or a rule that names no column, unusable owners and tags, and a
+    function whose source cannot be read.
     """
+    refuse_unusable_labels(name, owners, tags or {})
     not_rules = [rule for rule in rules if not isinstance(rule, Rule)]
     if not_rules:
         raise ValueError(f"{name}: {not_rules[0]!r} is no rule; a rule is called, as in rules.has_rows()")
@@ -163,7 +173,7 @@ def table(
             raise ValueError(f"{name}: the function takes {arguments}, but `reads` names {list(reads)}")
         declared = Table(
             name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
-            samples or {}, compared_with, pool, first_day,
+            samples or {}, compared_with, pool, first_day, descriptions or {}, owners, tags or {},
         )  # fmt: skip
         return declared if version else replace(declared, version=version_of(declared))
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,13 @@ from tests.world import NAMES
 
 @dataclass(frozen=True)
 class Demo:
-    """What `backfill demo` left in its home, printed, and ended with, and the token of the engine it used."""
+    """What `backfill demo` left in its home, printed, and ended with, the token of the engine it used, and how long it took."""
 
     home: Path
     code: int
     printed: str
     token: str
+    seconds: float
 
     def outcome(self) -> dict[str, tuple[str, ...]]:
         """Of each table in the printed outcome: days, changed, unchanged, up to date, failed, blocked, not run, rows."""
@@ -35,6 +37,7 @@ class Demo:
 def demo(home: Path, *, own_engine: bool = True) -> Demo:
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
     env = {name: value for name, value in environment(home, FIRST, own_engine=own_engine).items() if name not in calendar}
+    began = time.monotonic()
     command, token = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"], ""
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -44,7 +47,7 @@ def demo(home: Path, *, own_engine: bool = True) -> Demo:
         except (AssertionError, subprocess.TimeoutExpired):
             process.terminate()  # it ends its servers itself: killed, it would leave them at work
             printed, _ = process.communicate()
-    return Demo(home, process.returncode, printed, token)
+    return Demo(home, process.returncode, printed, token, time.monotonic() - began)
 
 
 def token_of(home: Path) -> str:
@@ -69,7 +72,7 @@ def demo_once() -> Demo:
 
     def give(folder: Path) -> None:
         first = demo(folder / "home")
-        (folder / "demo.json").write_text(json.dumps([first.code, first.printed, first.token]))
+        (folder / "demo.json").write_text(json.dumps([first.code, first.printed, first.token, first.seconds]))
 
     folder = made_once("demo", give)
     return Demo(folder / "home", *json.loads((folder / "demo.json").read_text()))

@@ -3,6 +3,8 @@
 import stat
 
 import pytest
+from dagster import DagsterInstance
+from dagster._core.execution.backfill import BulkActionStatus
 
 from backfill_assets.servers.home import servers_record
 from tests.journeys.demo import Demo, demo, demo_once, files_with
@@ -20,6 +22,16 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     assert {name: row[:4] for name, row in outcome.items()} == dict.fromkeys(NAMES, ("60", "60", "0", "0"))
     assert {name: outcome[name][7] for name in ROWS_OF_SIXTY_DAYS} == {n: f"{rows:,}" for n, rows in ROWS_OF_SIXTY_DAYS.items()}
     assert servers_record(first.home) is None
+
+
+def test_a_demo_leaves_its_backfill_closed_and_as_long_as_it_took(first):
+    instance_home = first.home / "dagster"
+    with DagsterInstance.from_config(str(instance_home)) as instance:
+        (backfill,) = instance.get_backfills()
+    assert backfill.status == BulkActionStatus.COMPLETED_SUCCESS
+    assert backfill.backfill_end_timestamp
+    # Built days were printed before it was closed, and nothing is waited for after that.
+    assert 0 < backfill.backfill_end_timestamp - backfill.backfill_timestamp < first.seconds
 
 
 def test_the_engines_token_is_in_nothing_that_a_demo_printed_or_wrote(first):

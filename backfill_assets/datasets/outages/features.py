@@ -8,6 +8,7 @@ All sums are of whole numbers, and shares are divided last, so that no order of 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.staging import outages
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key
 from backfill_assets.tables.declaration import table
@@ -32,6 +33,7 @@ WEEK = 7
     + ", mean_restoration_minutes DOUBLE, max_restoration_minutes DOUBLE, outages_7d BIGINT, customers_7d BIGINT",
     reads={"outages": window(outages, first=1 - WEEK, last=0)},
     rules=[has_rows(), no_nulls("region", "outages", "customers"), unique_key(), rows_within(0.05, 20.0)],
+    descriptions=OF_COLUMNS,
 )
 def region_daily(outages: DataFrame) -> DataFrame:
     """One row per region and day: outages, customers, causes, restoration time, and the sums of seven days."""
@@ -76,6 +78,7 @@ def with_week(daily: DataFrame) -> DataFrame:
         unique_key(),
         rows_within(0.5, 20.0),
     ],
+    descriptions=OF_COLUMNS,
 )
 def region_history(days: DataFrame, before: DataFrame, daily: DataFrame) -> DataFrame:
     """One row per region and day: totals from the first day of the calendar to this one."""

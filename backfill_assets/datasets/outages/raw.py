@@ -7,6 +7,7 @@ Grain: a line of a file of an arrival day. Raw does not promise unique rows: a f
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_within
 from backfill_assets.sources.landing import Landing
 from backfill_assets.tables.declaration import table
@@ -36,6 +37,7 @@ LANDED = Landing("outage_events")
     rules=[no_nulls("line", "reason")],
     samples={"rejected": "array(concat(source_file, ': ', reason))"},
     pool="ingestion",
+    descriptions=OF_COLUMNS,
 )
 def rejected_lines(lines: DataFrame) -> DataFrame:
     """One row per line that could not be read, and why."""
@@ -58,6 +60,7 @@ def rejected_lines(lines: DataFrame) -> DataFrame:
     samples={"unknown_fields": "map_keys(unknown_fields)"},
     compared_with=[rejected_lines],
     pool="ingestion",
+    descriptions=OF_COLUMNS,
 )
 def outage_events(lines: DataFrame) -> DataFrame:
     """One row per change received, every field as text; unknown fields are kept in a map."""

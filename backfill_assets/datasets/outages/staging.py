@@ -8,6 +8,7 @@ than the watermark is provisional. Rows outside the horizon are in no day of out
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.raw import outage_events
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key, unparsed_at_most
 from backfill_assets.tables.declaration import table
@@ -58,6 +59,7 @@ PLACED = f"coalesce(datediff(arrival_day, outage_day) BETWEEN 0 AND {HORIZON}, f
         "unplaced": f"CASE WHEN {PLACED} THEN array() "
         "ELSE array(concat(outage_number, ' began ', coalesce(cast(started_at AS STRING), 'unknown'))) END"
     },
+    descriptions=OF_COLUMNS,
 )
 def outage_updates(events: DataFrame) -> DataFrame:
     """One row per change of an outage, typed; the same change delivered twice is one row."""
@@ -128,6 +130,7 @@ STATE = (
         unique_key(),
         rows_within(0.05, 20.0),
     ],
+    descriptions=OF_COLUMNS,
 )
 def outages(updates: DataFrame) -> DataFrame:
     """One row per outage and the day it began: the last state known."""

@@ -1,0 +1,56 @@
+"""What Dagster's catalog shows of a table: its columns, its place in the lake, its code."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from dagster import (
+    CodeReferencesMetadataValue,
+    LocalFileCodeReference,
+    MetadataValue,
+    TableColumn,
+    TableColumnConstraints,
+    TableSchema,
+)
+
+from backfill_assets.lake.store import Lake
+from backfill_assets.tables.columns import types_of
+from backfill_assets.tables.declaration import Table
+
+
+def metadata_of(table: Table, lake: Lake) -> dict[str, Any]:
+    """The metadata of a table's asset."""
+    path = lake.path(table.name)
+    return {
+        "dagster/column_schema": schema_of(table),
+        "dagster/table_name": table.name.replace("/", "."),
+        "dagster/uri": path if "://" in path else Path(path).absolute().as_uri(),
+        "key": MetadataValue.text(", ".join(table.key) or "none: rows may be equal"),
+        "partitioned by": table.partition_by,
+        **code_reference(table),
+    }
+
+
+def schema_of(table: Table) -> TableSchema:
+    """The declared columns with their types and descriptions; those of a key of one column are unique."""
+    return TableSchema(
+        [
+            TableColumn(
+                name,
+                type=kind.partition(" COMMENT ")[0].removesuffix(" NOT NULL"),
+                description=table.descriptions.get(name),
+                constraints=TableColumnConstraints(nullable=not kind.endswith("NOT NULL"), unique=list(table.key) == [name]),
+            )
+            for name, kind in types_of(table.columns).items()
+        ]
+    )
+
+
+def code_reference(table: Table) -> dict[str, Any]:
+    """Where the table's function stands; nothing where that is not known, as of a function made by another."""
+    try:
+        file, (_, line) = inspect.getsourcefile(table.compute), inspect.getsourcelines(table.compute)
+    except (OSError, TypeError):
+        return {}
+    reference = LocalFileCodeReference(file_path=str(file), line_number=line, label=table.compute.__name__)
+    return {"dagster/code_references": CodeReferencesMetadataValue(code_references=[reference])}

@@ -1,0 +1,80 @@
+"""What Dagster's catalog shows of tables: their columns, places, code, owners and tags."""
+
+import inspect
+import re
+
+import pytest
+from dagster import DailyPartitionsDefinition
+
+from backfill_assets import same_day, table
+from backfill_assets.datasets.outages.features import region_daily
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.orchestration.asset_metadata import metadata_of, schema_of
+from backfill_assets.orchestration.assets import spec_of
+from backfill_assets.tables.columns import types_of
+from backfill_assets.tables.declaration import Table
+from tests.plan.graphs import CALENDAR
+from tests.plan.workspaces import workspace_of
+
+PARTITIONS = DailyPartitionsDefinition("2019-08-15")
+
+
+def declared(**labels) -> Table:
+    @table(
+        "features/labelled",
+        partition_by="outage_day",
+        columns="outage_day DATE NOT NULL, n DECIMAL(9, 2) COMMENT 'unused, here'",
+        reads={"daily": same_day(region_daily)},
+        version="1",
+        **labels,
+    )
+    def labelled(daily):
+        """One row a day.
+
+        Nothing else is to be known.
+        """
+        return daily
+
+    return labelled
+
+
+@pytest.mark.parametrize("of", TABLES, ids=lambda each: each.name)
+def test_every_column_of_the_bundled_tables_has_its_type_and_a_description(of):
+    columns = schema_of(of).columns
+    assert {column.name: column.type for column in columns} == types_of(of.columns)
+    assert [column.name for column in columns if not re.fullmatch(r"[A-Z].*\.", column.description or "")] == []
+
+
+def test_constraints_and_comments_are_not_part_of_a_type():
+    found = [(c.name, c.type, c.constraints.nullable, c.constraints.unique) for c in schema_of(declared(key=["n"])).columns]
+    assert found == [("outage_day", "DATE", False, False), ("n", "DECIMAL(9, 2)", True, True)]
+
+
+def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path):
+    of = declared(owners=["team:data", "ada@example.com"], tags={"tier": "gold"}, descriptions={"n": "A number."})
+    spec = spec_of(of, workspace_of([of], CALENDAR, str(tmp_path)), PARTITIONS)
+    assert (spec.owners, spec.tags["tier"]) == (["team:data", "ada@example.com"], "gold")
+    assert spec.description == "One row a day.\n\nNothing else is to be known."
+    assert (spec.metadata["dagster/uri"], spec.metadata["dagster/table_name"]) == (
+        f"file://{tmp_path}/features/labelled", "features.labelled",
+    )  # fmt: skip
+    (reference,) = spec.metadata["dagster/code_references"].code_references
+    assert (reference.file_path, reference.line_number) == (__file__, inspect.getsourcelines(of.compute)[1])
+
+
+def test_a_lake_in_an_object_store_is_named_as_it_is():
+    lake = workspace_of([], CALENDAR, "s3://bucket/lake").lake
+    assert metadata_of(region_daily, lake)["dagster/uri"] == "s3://bucket/lake/features/region_daily"
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"owners": ["ada"]}, "'ada' is no owner; write an e-mail address or team:NAME"),
+        ({"tags": {"a tier": "gold"}}, "'a tier=gold' is no tag"),
+        ({"tags": {"tier": "x" * 64}}, "is no tag"),
+    ],
+)
+def test_labels_that_dagster_refuses_are_refused_when_they_are_declared(labels, message):
+    with pytest.raises(ValueError, match=f"features/labelled: .*{message}"):
+        declared(**labels)
