@@ -1,11 +1,9 @@
 """`backfill`: arguments in, exit code out. Each verb imports what it needs when it is called, so that help is instant."""
 
 import gc
-import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
@@ -13,7 +11,6 @@ import typer
 
 from backfill_assets.cli import exit_codes, rebuild_verbs
 from backfill_assets.cli.options import Json, Port, Target
-from backfill_assets.errors import BackfillError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -139,21 +136,8 @@ def doctor(json_: Json = False) -> None:
     raise typer.Exit(run(as_json=json_))
 
 
-@contextmanager
-def exit_on_error() -> Iterator[None]:
-    """The one place that turns an error into its message on stderr and an exit code."""
-    try:
-        yield
-    except BackfillError as error:
-        code = exit_codes.of_error(error)
-        if "--json" in sys.argv[1:]:
-            print(json.dumps({"error": str(error), "exit_code": code}))
-        print(f"backfill: {error}", file=sys.stderr)
-        sys.exit(code)
-
-
 def main() -> None:
-    with exit_on_error():
+    with exit_codes.exit_on_error():
         app()
 
 

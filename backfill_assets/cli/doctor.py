@@ -49,7 +49,7 @@ def findings() -> Iterator[Finding]:
     yield calendar(workspace)
     yield java(settings)
     yield jars(settings)
-    yield disk(settings)
+    yield from disks(settings)
     yield memory(settings)
     yield lake(settings)
     yield landing(settings)
@@ -107,12 +107,25 @@ def jars(settings: Settings) -> Finding:
     )
 
 
-def disk(settings: Settings) -> Finding:
-    existing = next(folder for folder in [settings.home, *settings.home.parents] if folder.exists())
-    free = psutil.disk_usage(str(existing)).free
+def disks(settings: Settings) -> list[Finding]:
+    """The free space of the home, and of the lake where that is on another disk."""
+    places = {"BACKFILL_HOME": existing(settings.home)}
+    if "://" not in settings.lake:
+        places["BACKFILL_LAKE"] = existing(Path(settings.lake))
+    settings_of = {folder.stat().st_dev: setting for setting, folder in reversed(places.items())}
+    return [disk(places[setting], setting) for setting in places if setting in settings_of.values()]
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(each for each in [folder, *folder.parents] if each.exists())
+
+
+def disk(folder: Path, setting: str) -> Finding:
+    free = psutil.disk_usage(str(folder)).free
     level: Level = "ok" if free >= DISK_RECOMMENDED else "warn" if free >= DISK_NEEDED else "FAIL"
-    remedy = "" if level == "ok" else "make room, or set BACKFILL_HOME to a larger disk"
-    return Finding(level, "disk", f"{free / GIB:.1f} GiB free at {existing}", remedy)
+    remedy = "" if level == "ok" else f"make room, or set {setting} to a larger disk"
+    return Finding(level, "disk", f"{free / GIB:.1f} GiB free at {folder}", remedy)
 
 
 def memory(settings: Settings) -> Finding:

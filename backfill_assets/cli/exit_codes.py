@@ -4,6 +4,11 @@
 the canary or a guard.
 """
 
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
 
 DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE, STOPPED = 0, 1, 2, 3, 4
@@ -18,3 +23,26 @@ def of_error(error: BackfillError) -> int:
     if isinstance(error, Guarded):
         return STOPPED
     return UNAVAILABLE if isinstance(error, ServiceUnavailable) else PARTIAL
+
+
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """The one place that turns an error into its message on stderr and an exit code."""
+    try:
+        yield
+    except BackfillError as error:
+        code = of_error(error)
+        if "--json" in sys.argv[1:]:
+            print(json.dumps({"error": str(error), "exit_code": code}))
+        print(f"backfill: {error}", file=sys.stderr)
+        sys.exit(code)
+    except BrokenPipeError:  # what reads the output has seen enough
+        sys.exit(DONE)
+    except OSError as error:
+        place = f" {error.filename}" if error.filename else ""
+        print(
+            f"backfill: {error.strerror or error}:{place}. What was done before stays. Make room, correct the permissions, or "
+            "set BACKFILL_HOME or BACKFILL_LAKE to another place; see `backfill doctor`.",
+            file=sys.stderr,
+        )
+        sys.exit(UNAVAILABLE)

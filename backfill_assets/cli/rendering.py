@@ -27,28 +27,35 @@ def terminal(*, stderr: bool = False) -> Console:
     return console
 
 
-def show_progress(console: Console, progress: Iterable[Progress], seconds: Mapping[str, list[float]]) -> Progress:
-    """Draw each progress over the one before it, or print a line when it changes where there is no terminal; the last one."""
+def show_progress(
+    console: Console, progress: Iterable[Progress], seconds: Mapping[str, list[float]], url: str = ""
+) -> Progress:
+    """Draw each progress over the one before it, or print a line when it changes where there is no terminal; the last one.
+
+    `url` is Dagster's page of the plan's runs.
+    """
     if not console.is_terminal:
         return log_changes(progress, console.print)
     first, last = None, None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for last in progress:
             first = first or last
-            live.update(drawn(last, expected_end(first, last, seconds)), refresh=True)
+            live.update(drawn(last, expected_end(first, last, seconds), url), refresh=True)
     assert last is not None, "a rebuild yields its progress at least once"
     return last
 
 
-def drawn(progress: Progress, end: datetime | None) -> Group:
+def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
     table = Table("table", "days", "", "failed", "blocked", "running", "pending", title=f"plan {progress.plan.id}")
     for row in progress.tables():
         filled = round(BAR * row.done / max(row.days, 1))
         bar = "█" * filled + "░" * (BAR - filled)
         counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
         table.add_row(row.table, f"{row.done}/{row.days}", bar, *counts)
-    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown until the first chunk is over"
-    return Group(table, Text(chunks_line(progress) + ("" if progress.over else ends)))
+    ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown until the first days are built"
+    minutes, seconds = divmod(int((progress.at - progress.started).total_seconds()), 60)
+    times = f"{minutes}:{seconds:02} since it was started" + ("" if progress.over else ends)
+    return Group(table, *(Text(line) for line in (chunks_line(progress), times, url) if line))
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:

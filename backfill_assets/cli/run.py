@@ -14,6 +14,8 @@ from rich.console import Console
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import outcome_table, show_progress, terminal
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.errors import BackfillError, NothingToBuild, UsageError
 from backfill_assets.lake.store import Lake
 from backfill_assets.plan import text
@@ -90,9 +92,10 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     plans, console = Plans(workspace.lake.root), terminal(stderr=as_json)
     plan_id = resolve_plan_id(plan_id, plans)
     plan = plans.read(plan_id)
-    watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster_of(workspace.settings))
+    dagster = dagster_of(workspace.settings)
+    watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster)
     try:
-        end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace))
+        end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace), page_of(plan_id, dagster))
     except KeyboardInterrupt:  # the command that carries it out goes on
         return exit_codes.DONE
     return report(end, workspace, as_json=as_json)
@@ -100,7 +103,13 @@ def watch(plan_id: str, *, as_json: bool) -> int:
 
 def carry_out_and_show(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
     """Carry a plan out and draw its progress; the last progress."""
-    return rebuilding.carry_out(rebuild, lambda progress: show_progress(console, progress, seconds_of(workspace)))
+    url = page_of(rebuild.plan.id, rebuild.launcher.dagster)
+    return rebuilding.carry_out(rebuild, lambda progress: show_progress(console, progress, seconds_of(workspace), url))
+
+
+def page_of(plan_id: str, dagster: Dagster) -> str:
+    """Dagster's page of a plan's runs."""
+    return f"{dagster.url}{runs_of(plan_id)}" if dagster.url else ""
 
 
 def seconds_of(workspace: Workspace) -> dict[str, list[float]]:

@@ -12,6 +12,9 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import WorkState
 
+# What was recorded counts as much as so many seconds of what is seen: days come in bursts, a run at a time.
+PRIOR_S = 60.0
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -60,12 +63,16 @@ def seconds_by_table(builds: Iterable[Build]) -> dict[str, list[float]]:
 
 
 def expected_end(first: Progress, now: Progress, seconds: Mapping[str, list[float]]) -> datetime | None:
-    """When the pending partitions will be built: by the pace since `first`; at first by `seconds`; None without any."""
+    """When the pending partitions will be built: at first by the recorded `seconds`, more and more by the pace since `first`.
+
+    None as long as nothing is known: no build of one of the tables is recorded, and none was made.
+    """
     weight = {table: fmean(seconds[table]) if table in seconds else 1.0 for table in now.plan.code}
     built_since = set(now.remaining.of(WorkState.DONE)) - set(first.remaining.of(WorkState.DONE))
     built = sum(weight[table] for table, _ in built_since)
     pending = sum(weight[table] for table, _ in now.remaining.of(WorkState.PENDING))
-    if built:
-        return now.at + (now.at - first.at) * (pending / built)
-    known = all(table in seconds for table in now.plan.code)
-    return now.at + timedelta(seconds=pending) if known else None
+    known = PRIOR_S if all(table in seconds for table in now.plan.code) else 0.0
+    if not built + known:
+        return None
+    pace = ((now.at - first.at).total_seconds() + known) / (built + known)
+    return now.at + timedelta(seconds=pending * pace)

@@ -39,7 +39,8 @@ class LaunchedChunk:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """How many days of one table of the plan are in each state. `saved` of those done needed no computing."""
+    """How many days of one table of the plan are in each state: `running` ones are being computed, `saved` ones needed no
+    computing."""
 
     table: str
     days: int
@@ -70,15 +71,14 @@ class Progress:
     recorded: Ending | None = None
 
     def tables(self) -> Sequence[TableProgress]:
-        launched = {partition for chunk in self.running.values() for partition in chunk.partitions}
         by_table: dict[str, list[Partition]] = {name: [] for name in self.plan.reasons}
         for partition in self.remaining.states:
             by_table[partition[0]].append(partition)
-        return [self._table(name, partitions, launched) for name, partitions in by_table.items()]
+        return [self._table(name, partitions) for name, partitions in by_table.items()]
 
-    def _table(self, name: str, partitions: Collection[Partition], launched: Collection[Partition]) -> TableProgress:
-        states, count = self.remaining.states, self.remaining.count(partitions)
-        running = sum(1 for partition in partitions if partition in launched and states[partition] == WorkState.PENDING)
+    def _table(self, name: str, partitions: Collection[Partition]) -> TableProgress:
+        states, count, at_work = self.remaining.states, self.remaining.count(partitions), self.remaining.at_work
+        running = sum(1 for partition in partitions if partition in at_work and states[partition] == WorkState.PENDING)
         return TableProgress(
             name,
             days=len(partitions),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, remaining_of
@@ -34,10 +35,12 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         return {partition for partition, each in status.partitions.items() if each.state == State.UP_TO_DATE}
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
+        steps = running_steps(workspace.lake.root)  # before the ledger: what ends between the two counts as built
         builds = latest_builds(workspace, plan.id)
         ready, done = up_to_date(as_planned, builds), set[Partition]()
         if code_changed:
             ready, done = ready | up_to_date(tables, builds), builds.built_by(plan.id)
-        return remaining_of(plan, graph, ready, builds, before=before, given_up=given_up, done=done)
+        remaining = remaining_of(plan, graph, ready, builds, before=before, given_up=given_up, done=done)
+        return replace(remaining, at_work={partition for partition, step in steps.items() if step.plan == plan.id})
 
     return read

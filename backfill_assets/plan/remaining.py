@@ -32,12 +32,14 @@ class Remaining:
     """Each partition's state, and for those that failed or are blocked, why.
 
     `saved`: done without being computed. `failures`: the builds of this plan that failed, of partitions not built since.
+    `at_work`: those that a step of the plan is computing.
     """
 
     states: Mapping[Partition, WorkState]
     why: Mapping[Partition, str] = field(default_factory=dict)
     saved: Collection[Partition] = ()
     failures: Mapping[Partition, Build] = field(default_factory=dict)
+    at_work: Collection[Partition] = frozenset()
 
     def of(self, state: WorkState) -> list[Partition]:
         return [partition for partition, its in self.states.items() if its == state]

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
+from tests.environment import SAMPLE
 
 
 def backfill(*arguments: str, home: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
@@ -61,6 +63,14 @@ def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
     assert (done.returncode, error["exit_code"]) == (2, 2)
     assert done.stderr == f"backfill: {error['error']}\n"
     assert error["error"].startswith("There is no table raw/lines.")
+
+
+def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path):
+    last = {"BACKFILL_LANDING": str(SAMPLE), "BACKFILL_LAST_DAY": "2019-08-15"}
+    done = backfill("plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
+    assert done.stderr.startswith("backfill: No such file or directory: /proc/lake")
+    assert "or set BACKFILL_HOME or BACKFILL_LAKE to another place" in done.stderr
 
 
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
@@ -151,3 +161,13 @@ def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
     assert line.startswith("FAIL  java      There is no Java here.")
     assert "install Java 17 or newer" in line
     assert done.returncode == 1
+
+
+def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path):
+    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is no disk of its own here")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        both = [backfill("doctor", "--json", home=tmp_path, **lake) for lake in ({}, {"BACKFILL_LAKE": elsewhere})]
+    found = [[each["message"] for each in json.loads(done.stdout) if each["what"] == "disk"] for done in both]
+    assert [len(messages) for messages in found] == [1, 2]
+    assert found[1][1].endswith(f" free at {elsewhere}")

@@ -59,7 +59,7 @@ class Backfill:
 class Server:
     """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
     leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`: requests that find
-    no server. `unhealthy`: its daemon does not run.
+    no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
     """
 
     graph: Graph
@@ -72,6 +72,7 @@ class Server:
     away: range = range(0)
     unhealthy: bool = False
     polls_needed: int = 1
+    at_work: set[Partition] = field(default_factory=set)
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
     backfills: list[Backfill] = field(default_factory=list)
@@ -107,7 +108,8 @@ class Server:
     def remaining_reader(self, plan: Plan) -> ReadRemaining:
         def read(before: Any, given_up: Any) -> Remaining:
             ready = {p for p, status in self.status().items() if status.state == State.UP_TO_DATE}
-            return remaining_of(plan, self.graph, ready, self.record, before=before, given_up=given_up)
+            remaining = remaining_of(plan, self.graph, ready, self.record, before=before, given_up=given_up)
+            return replace(remaining, at_work=self.at_work)
 
         return read
 

@@ -24,9 +24,9 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     assert servers_record(first.home) is None
 
 
-def test_a_demo_leaves_its_backfill_closed_and_as_long_as_it_took(first):
-    instance_home = first.home / "dagster"
-    with DagsterInstance.from_config(str(instance_home)) as instance:
+def test_a_demo_leaves_its_backfill_closed_and_as_long_as_it_took(first, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(first.home / "dagster"))
+    with DagsterInstance.get() as instance:
         (backfill,) = instance.get_backfills()
     assert backfill.status == BulkActionStatus.COMPLETED_SUCCESS
     assert backfill.backfill_end_timestamp

@@ -8,6 +8,7 @@ from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Server
+from tests.deliveries import day
 from tests.plan.graphs import CALENDAR, SHAPES, A
 
 OPTIONS = PlanOptions(days_per_run=2, canary=0)
@@ -26,13 +27,21 @@ def test_a_watcher_sees_what_is_at_work_and_how_it_ended_and_launches_nothing(tm
     work, watched = working.run(), watching.follow(server.sleep)
     next(work)
     seen = next(watched)
-    assert (seen.over, list(seen.running), seen.tables()[0].running) == (False, [1], 2)
+    assert (seen.over, list(seen.running)) == (False, [1])
     *_, end = work
     server.clock += timedelta(seconds=1)
     plans.note(plan.id, "ended", server.now(), ending=end.ending)
     *_, last = watched
     assert (last.over, last.ending, last.chunks_over) == (True, Ending.DONE, frozenset({1, 2, 3, 4}))
     assert len(server.backfills) == 4
+
+
+def test_days_that_a_step_computes_are_running_and_others_that_were_launched_wait(tmp_path):
+    server = server_of(tmp_path, polls_needed=3)
+    work = server.rebuild(server.planned(OPTIONS)).run()
+    assert [(each.running, each.pending) for each in next(work).tables()] == [(0, 8)]
+    server.at_work = {(A.name, day(0))}
+    assert [(each.running, each.pending) for each in next(work).tables()] == [(1, 7)]
 
 
 def test_the_end_is_expected_by_the_record_and_then_by_how_fast_it_goes(tmp_path):
@@ -42,6 +51,10 @@ def test_the_end_is_expected_by_the_record_and_then_by_how_fast_it_goes(tmp_path
     assert expected_end(first, first, {}) is None
     assert expected_end(first, first, {A.name: [3.0]}) == first.at + timedelta(seconds=8 * 3.0)
     assert expected_end(first, halfway, {}) == halfway.at + (halfway.at - first.at)
+    # Four of eight days, each recorded with 30 s, took `took`: they count twice as much as the minute of the record.
+    took = (halfway.at - first.at).total_seconds()
+    expected = halfway.at + timedelta(seconds=4 * 30 * (took + 60) / (4 * 30 + 60))
+    assert expected_end(first, halfway, {A.name: [30.0]}) == expected
 
 
 def test_a_budget_and_its_end_are_told_to_a_watcher(tmp_path):
