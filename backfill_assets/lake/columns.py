@@ -20,37 +20,43 @@ DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC) *\( *(\d+) *(?:, *(\d+) *)?\)")
 
 
 class ColumnChanges(NamedTuple):
-    """The columns that only the declaration has, that only the table has, and that have two types, in words."""
+    """The columns that only the declaration has, that only the table has, that have two types, in words, and two spellings."""
 
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     retyped: tuple[str, ...] = ()
+    respelled: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return any(self)
 
 
 def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
-    """What differs between a table's columns and the declared ones, by name and SQL type. Nested types are not compared."""
+    """What differs between a table's columns and the declared ones, by name and SQL type.
+
+    Of nested types only the kind is compared: struct, array, map.
+    """
     stored = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
-    types = {name: delta_type(kind) for name, kind in declared.items()}
+    spelled, wanted = {name.lower(): name for name in stored}, {name.lower() for name in declared}
     retyped = [
-        f"{name} is {kind}, now {types[name]}"
+        f"{name} is {_words(kind)}, now {declared[name].lower()}"
         for name, kind in stored.items()
-        if isinstance(kind, str) and types.get(name, "") not in ("", kind)
+        if name in declared and delta_type(declared[name]) != _words(kind)
     ]
     return ColumnChanges(
-        tuple(name for name in declared if name not in stored),
-        tuple(name for name in stored if name not in declared),
-        tuple(retyped),
+        new=tuple(name for name in declared if name.lower() not in spelled),
+        gone=tuple(name for name in stored if name.lower() not in wanted),
+        retyped=tuple(retyped),
+        respelled=tuple(name for name in declared if name != spelled.get(name.lower(), name)),
     )
 
 
 def delta_type(kind: str) -> str:
-    """Delta's name of an SQL type in upper case, such as BIGINT or `DECIMAL(9, 2) NOT NULL`; "" for nested types."""
+    """Delta's name of an SQL type in upper case, such as BIGINT, `DECIMAL(9, 2) NOT NULL`, or of a nested one: struct, map."""
     if decimal := DECIMAL.match(kind):
         return f"decimal({decimal[1]},{decimal[2] or 0})"
-    return DELTA_TYPES.get(kind.partition(" ")[0], "")
+    word = re.split(r"\W", kind, maxsplit=1)[0]
+    return DELTA_TYPES.get(word, word.lower())
 
 
 def delta_schema(columns: str) -> Schema:

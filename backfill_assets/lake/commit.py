@@ -68,7 +68,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
     table = open_table(commit.folder)
-    _refuse_constraints(commit.folder, table)
+    _refuse_other_features(commit.folder, table)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
@@ -90,9 +90,16 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
     ]
 
 
-def _refuse_constraints(folder: str, table: DeltaTable | None) -> None:
-    """UsageError for a table with CHECK constraints, which are checked by whoever computes rows, and are not here."""
-    names = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")] if table else []
+def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
+    """UsageError for CHECK constraints, which whoever computes rows must check and this project does not; renamed columns."""
+    configuration = table.metadata().configuration if table else {}
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        raise UsageError(
+            f"{folder} has columns of other names than its files (delta.columnMapping.mode), which this project does not "
+            "write. Nothing was committed. Restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF), or "
+            "remove its folder and rebuild all its days."
+        )
+    names = [name for name in configuration if name.startswith("delta.constraints.")]
     if names:
         raise UsageError(
             f"{folder} has constraints ({', '.join(names)}), which this project does not check. Nothing was committed. Drop "

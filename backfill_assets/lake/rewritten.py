@@ -26,6 +26,12 @@ def data_files(table: DeltaTable) -> dict[date, str]:
     return {day: hashlib.sha256("\n".join(sorted(of_day)).encode()).hexdigest()[:16] for day, of_day in names.items()}
 
 
+def renamed_columns(table: DeltaTable) -> str:
+    """Why nothing in the table is as it was built, where its columns have other names than in its files; else ""."""
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return f"columns of the table were renamed (delta.columnMapping.mode={mapping}), not by this project" * (mapping != "none")
+
+
 def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) -> dict[date, str]:
     """The days of these accepted builds of one table that are not as they were built, each with what happened to it.
 
@@ -34,6 +40,8 @@ def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) 
     builds = list(builds)
     table = open_table(folder, version) if builds and version != -1 else None
     files: Mapping[date, str] = data_files(table) if table else {}
+    if table and (why := renamed_columns(table)):
+        return {build.day: why for build in builds if build.day in files}
     # Without names (of a build that was recovered from its commit) the log decides.
     suspected = [b for b in builds if files.get(b.day, "") != b.data_files or (b.rows and not b.data_files)]
     if not suspected:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable, SettingsError
-from backfill_assets.lake.spark_conf import OF_DRIVER, is_listed
+from backfill_assets.lake.spark_conf import DECIDES_ON_ROWS, OF_DRIVER, is_listed
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -40,6 +40,12 @@ FIXED = {
     # A file that is damaged or gone fails its day; passed over, its rows would be missing without notice.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # An error for a value that cannot be cast, and Spark's defaults of what else changes values: they can also be set where
+    # this project does not see it, for all of a machine's drivers.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.json.enablePartialResults": "true",
     # Not INT96, Spark's own, which has no bounds: microseconds in UTC, as Delta's timestamps are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
@@ -90,12 +96,13 @@ def _own(settings: Settings) -> dict[str, str]:
     wrong = [
         f"{name}={value}"
         for name, value in settings.spark_conf.items()
-        if name.startswith("spark.sql.") and not is_listed(name, OF_DRIVER) and FIXED.get(name) != value
+        if name.startswith(DECIDES_ON_ROWS) and not is_listed(name, OF_DRIVER) and FIXED.get(name) != value
     ]
     if wrong:
         raise SettingsError(
             f"BACKFILL_SPARK_CONF sets {', '.join(wrong)}, on which rows may depend. Nothing was started. Take it out. Of "
-            "Spark SQL's settings it may have those of shuffles, joins and memory, such as spark.sql.shuffle.partitions."
+            "Spark SQL's settings it may have those of shuffles, joins and memory, such as spark.sql.shuffle.partitions; of "
+            "Hadoop's those of file systems (spark.hadoop.fs.*)."
         )
     return settings.spark_conf
 

@@ -35,10 +35,13 @@ ALLOWED = (
     "spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes", "spark.sql.inMemoryColumnarStorage.",
     "spark.sql.join.", "spark.sql.shuffle.partitions", "spark.task.cpus", "spark.task.maxFailures",
 )  # fmt: skip
-# What a driver may be started with besides: of other settings of Spark SQL, rows may depend.
+# On settings that begin so rows may depend (how text is parsed, the longest line that is read), but for those below.
+DECIDES_ON_ROWS = ("spark.sql.", "spark.hadoop.")
+# What a driver may be started with besides.
 OF_DRIVER = (
-    *ALLOWED, "spark.sql.artifact.", "spark.sql.catalog.", "spark.sql.debug.", "spark.sql.extensions",
-    "spark.sql.execution.arrow.", "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.warehouse.dir",
+    *ALLOWED, "spark.hadoop.dfs.", "spark.hadoop.fs.", "spark.hadoop.hadoop.security.", "spark.sql.artifact.",
+    "spark.sql.catalog.", "spark.sql.debug.", "spark.sql.execution.arrow.", "spark.sql.extensions",
+    "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.warehouse.dir",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from datetime import date
 from functools import cached_property
 from itertools import groupby
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -134,8 +135,22 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
 
 
 def day_files(table: DeltaTable) -> Iterable[tuple[date, str, int | None]]:
-    """The day, the name and the number of rows of each file."""
+    """The day, the name and the number of rows of each file.
+
+    Of a file of which rows were deleted without writing it anew, the name says so, and the number of rows is not known.
+    """
     files, columns = pa.table(table.get_add_actions(flatten=True)), table.metadata().partition_columns
     days = files[f"partition.{columns[0]}"].to_pylist() if columns else []
     counts = files["num_records"].to_pylist() if "num_records" in files.column_names else [None] * len(days)
-    return [file for file in zip(days, files["path"].to_pylist(), counts, strict=False) if isinstance(file[0], date)]
+    listed = [file for file in zip(days, files["path"].to_pylist(), counts, strict=False) if isinstance(file[0], date)]
+    deleted = with_deletion_vectors(table)
+    return [(day, f"{name} (rows deleted)", None) if unquote(name) in deleted else (day, name, n) for day, name, n in listed]
+
+
+def with_deletion_vectors(table: DeltaTable) -> set[str]:
+    """The paths, below the table, of files of which rows were deleted without writing them anew. This project never does."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return set()
+    paths = [unquote(uri) for uri in table.deletion_vectors().read_all()["filepath"].to_pylist()]
+    root = unquote(table.table_uri).rstrip("/")
+    return {path.partition(root)[2].lstrip("/") for path in paths}

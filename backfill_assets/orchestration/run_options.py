@@ -26,6 +26,7 @@ class RebuildOptions(ConfigurableResource):
         default=False, description="Judge the days as they stand by today's rules: nothing is computed, and no row is written."
     )
     accept: str = Field(default="", description="Files that may be empty or missing, by name, separated by commas.")
+    skip_not_due: bool = Field(default=False, description="Leave out days that are not due yet; else the run fails for them.")
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
 
@@ -53,4 +54,5 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         reason=options.reason or run.tags.get(tags.REASON, ""),
         spark_conf=options.spark_conf,
         accept=options.accept,
+        skip_not_due=options.skip_not_due,
     )

@@ -25,10 +25,12 @@ def refused_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequenc
     """A sentence for each table that no chunk replaces whole although a type changes: its commits will be refused."""
     for name, changed, days in _changed(workspace, tables):
         if changed.retyped and not any(days <= set(chunk.days.get(name, ())) for chunk in chunks):
+            outside = sorted(day for day in days if day not in workspace.calendar)
+            more = f" First set BACKFILL_FIRST_DAY so that the calendar has {outside[0]}." if outside else ""
             yield (
                 f"{name} will be refused: a type changes in the commit that replaces all {len(days)} days, and no chunk has "
-                f"them all. Type `backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 --days-per-run "
-                "10000 --yes`."
+                f"them all.{more} Type `backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 "
+                "--days-per-run 10000 --yes`."
             )
 
 
@@ -45,5 +47,10 @@ def _lines(name: str, changed: ColumnChanges, days: set[date]) -> Iterator[str]:
         yield f"{name} gets {', '.join(changed.new)} with the first day built; days built before then hold null."
     if changed.gone:
         yield f"{name} has {', '.join(changed.gone)}, not declared any more: gone once all {len(days)} day(s) are built again."
+    if changed.respelled:
+        yield (
+            f"{name} will be refused: its table spells {', '.join(changed.respelled)} otherwise, and Delta does not tell upper "
+            "and lower case apart. Declare the columns as they were."
+        )
     if changed.retyped:
         yield f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)} day(s) at once."

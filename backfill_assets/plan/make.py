@@ -77,9 +77,13 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
 
 
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
-    """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats."""
+    """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats.
+
+    What a plan has built it does not force again, so that one that was cancelled and is asked for again is a new one too.
+    """
     plan = make(selection, graph, options)
-    while plans.state(plan.id) == "done":
+    ended = ("done",) if not options.force else ("done", "cancelled")
+    while plans.state(plan.id) in ended:
         plan = make(selection, graph, options, repeat=plan.repeat + 1)
     return plan
 

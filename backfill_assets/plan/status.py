@@ -14,7 +14,7 @@ from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
-from backfill_assets.step.due import lacking
+from backfill_assets.step.due import incomplete, lacking
 from backfill_assets.step.inputs import Cause, Change, InputReader, change
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -74,10 +74,10 @@ def status_of(
 ) -> Status:
     """The status of each of `days` of each of `tables`. `running` names the run that is computing a partition."""
     calendar, running = workspace.calendar, running or {}
-    grows, fixed = calendar.fixed_last is None, Calendar(calendar.first, calendar.last)
+    fixed = Calendar(calendar.first, calendar.last)
     partitions, status = dict[Partition, PartitionStatus](), cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
-        history = _TableHistory(table, latest, fixed, grows)
+        history = _TableHistory(table, latest, fixed, calendar)
         deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
             partition, delivery = (table.name, day), deliveries.get(day, NO_DELIVERY)
@@ -90,12 +90,12 @@ def status_of(
 
 @dataclass(frozen=True)
 class _TableHistory:
-    """The builds of a table against its code, inputs and deliveries now. `grows`: the calendar has no fixed end."""
+    """The builds of a table against its code, inputs and deliveries now. `calendar` ends where `own` did when it was asked."""
 
     table: Table
     latest: Latest
     calendar: Calendar
-    grows: bool
+    own: Calendar
 
     @cached_property
     def _inputs(self) -> InputReader:
@@ -137,9 +137,8 @@ class _TableHistory:
         return changed, str(delivery) if isinstance(delivery, SourceError) else ""
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
-        later = [d for _, window in self.table.windows() for d in window.needed(day) if d > self.calendar.last]
-        if later and self.grows:
-            return State.NOT_DUE, f"complete once {max(later)} is in"
+        if why := incomplete(self.table, day, self.own):
+            return State.NOT_DUE, why
         if isinstance(delivery, SourceError):
             return State.MISSING, str(delivery)
         inputs = lacking(self.table, day, self.latest.accepted, self.calendar)

@@ -40,7 +40,10 @@ def audit_built(
         return StepResult(table, (), (), blocked)
     session, path = spark(), lake.path(table.name)
     rows = lake.reader(Slice(table.name, table.partition_by, tuple(to_audit), version), table.columns).rows(session)
-    faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
+    # Columns that are not declared any more stay until the last day that has them is built again.
+    declared = schema_of(session, table.columns)
+    rows = rows.select(*[f"`{name}`" for name in declared.names if name in rows.columns])
+    faults = schema_mismatches(rows.schema, declared)
     audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), to_audit, accepted)
     at = lake.ledger.next_time(table.name)
     builds = [replace(_judged(built[day], audited[day], table, request), at=at) for day in to_audit]
@@ -62,7 +65,9 @@ def _relevant(table: Table, days: Sequence[date]) -> Days:
 
 def _judged(build: Build, audited: Audited, table: Table, request: StepRequest) -> Build:
     """The record of an audit: the accepted build, of the same code and inputs, with today's verdicts."""
-    same = bool(audited.profile.schema_mismatches) or audited.profile.fingerprint == build.fingerprint
+    # Of other code, or without a column, rows have another fingerprint although nobody changed them.
+    comparable = build.code_version == table.version and not audited.profile.schema_mismatches
+    same = not comparable or audited.profile.fingerprint == build.fingerprint
     why = audited.why() if same else f"{ROWS_DIFFER}: {audited.profile.fingerprint} instead of {build.fingerprint}"
     return replace(
         build,

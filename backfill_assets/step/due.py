@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from types import MappingProxyType
 
 from backfill_assets.calendar import Calendar, Partition, ranges
@@ -11,13 +11,14 @@ from backfill_assets.lake.record import WriteMode
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, tables_read
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.graph import days_until_complete
 from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 
 @dataclass
 class Due:
-    """The requested days by what is to be done with them. Every day is in exactly one of the first four.
+    """The requested days by what is to be done with them. Every day is in exactly one of the first five.
 
     `unusable`: days whose source cannot be used, and why. `rewritten`: days that do not hold the rows that were accepted: they
     are written again whatever they come to.
@@ -27,6 +28,7 @@ class Due:
     up_to_date: list[date] = field(default_factory=list)
     blocked: dict[date, str] = field(default_factory=dict)
     unusable: dict[date, str] = field(default_factory=dict)
+    not_due: dict[date, str] = field(default_factory=dict)
     inputs: dict[date, Inputs] = field(default_factory=dict)
     rewritten: Collection[date] = ()
 
@@ -54,6 +56,9 @@ def days_due(
     calendar, due = workspace.calendar, Due(rewritten=[day for name, day in rewritten if name == table.name])
     delivered = delivered_for(table, days, workspace.area, accepted, accept)
     for day in sorted(days):
+        if (table.name, day) not in accepted and (why := incomplete(table, day, calendar)):
+            due.not_due[day] = f"not due yet: {why}"
+            continue
         if missing := lacking(table, day, accepted, calendar, due.compute):
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
             continue
@@ -99,6 +104,12 @@ def _reads_rewritten(table: Table, day: date, calendar: Calendar, due: Due, rewr
                 again = f"Build it again: `backfill run --partitions {read} --target {other.name}`"
                 return f"reads {other.name} {read}, which does not hold the rows that were accepted: {why}. {again}"
     return ""
+
+
+def incomplete(table: Table, day: date, calendar: Calendar) -> str:
+    """What a day at the end of a growing calendar waits for before it is first built, in words; "" if it waits for nothing."""
+    complete = day + timedelta(days=days_until_complete(table))
+    return f"complete once {complete} is in" if calendar.fixed_last is None and complete > calendar.last else ""
 
 
 def lacking(

@@ -15,7 +15,8 @@ class StepRequest:
     """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
 
     `planned` are the partitions of the request's plan, `force_days` the days of the table that the plan forces; `force` applies
-    to every day requested. `accept` names files, separated by commas, that may be empty or missing.
+    to every day requested. `accept` names files, separated by commas, that may be empty or missing. With
+    `skip_not_due`, days that wait for later ones are left out, not blocked.
     """
 
     run: str
@@ -29,6 +30,7 @@ class StepRequest:
     reason: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
+    skip_not_due: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "identity", self.identity or self.run)

@@ -80,7 +80,8 @@ class Step:
         )
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.unusable, due) + self._compute(due, accepted, versions)
-        return StepResult(table, built, self._whole(due.up_to_date), due.blocked)
+        blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
+        return StepResult(table, built, self._whole(due.up_to_date), blocked)
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
         """The accepted builds of days that need no computing, with everything recorded of them, to be reported again."""

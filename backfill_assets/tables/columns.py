@@ -10,7 +10,7 @@ NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
 
 
 def types_of(columns: str) -> dict[str, str]:
-    """Each column's type, in upper case. Raises ValueError for a name that would need quoting, or that stands twice.
+    """Each column's type, in upper case. ValueError for a name that needs quoting or stands twice, and for VARCHAR and CHAR.
 
     Names that begin with two underscores are this project's own.
     """
@@ -21,6 +21,10 @@ def types_of(columns: str) -> dict[str, str]:
             raise ValueError(
                 f"{part.strip()!r} is not a column: write NAME TYPE, the name in letters, digits and underscores, and not "
                 "beginning with two of those"
+            )
+        if re.match(r"(VAR)?CHAR\b", kind.strip(), re.IGNORECASE):
+            raise ValueError(
+                f"{part.strip()!r}: Spark computes no columns of that type; write STRING, and a rule for the length"
             )
         if name.lower() in map(str.lower, types):
             raise ValueError(f"two columns are named {name}")

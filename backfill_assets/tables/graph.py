@@ -9,6 +9,19 @@ from backfill_assets.calendar import Calendar, ClippedWindow, Partition, days_ar
 from backfill_assets.tables.declaration import Table
 
 
+def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
+    """How many days after its own a delivery may change a day: of those it waits for, or with `late_rows` of all it reads.
+
+    Windows that follow each other add up.
+    """
+    reach = [
+        (window.last if late_rows else window.last_needed) + days_until_complete(other, late_rows=late_rows)
+        for other, window in table.windows()
+        if other is not table
+    ]
+    return max([0, *reach])
+
+
 @dataclass(frozen=True)
 class Graph:
     """Which partitions read which, on one calendar. `tables` come inputs first."""

@@ -154,6 +154,9 @@ def test_what_was_carried_out_to_its_end_is_another_plan_when_it_is_asked_for_ag
     plans.note(first, "ended", replace_minute(NOW), ending="done")
     second = planned(tmp_path, "--force")
     assert (second != first, planned(tmp_path, "--force")) == (True, second)
+    plans.note(second, "started", NOW)
+    plans.note(second, "cancelled", replace_minute(NOW))
+    assert planned(tmp_path, "--force") not in (first, second)
 
 
 def started(plans: Plans, reason: str, *endings: str) -> str:

@@ -74,7 +74,12 @@ def test_what_the_rows_or_their_place_depend_on_is_no_plans_to_choose_and_no_spa
 
 @pytest.mark.parametrize("given", [{}, {"spark_remote": "sc://host:1"}], ids=["a driver", "a client"])
 @pytest.mark.parametrize(
-    "name", [*FIXED, "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.json.enablePartialResults"]
+    "name",
+    [
+        *FIXED,
+        "spark.sql.legacy.parquet.datetimeRebaseModeInRead",
+        "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength",
+    ],
 )
 def test_what_rows_may_depend_on_is_the_same_in_every_session(given, name):
     with pytest.raises(SettingsError, match=f"BACKFILL_SPARK_CONF sets {name}=other, on which rows may depend"):

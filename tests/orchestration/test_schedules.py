@@ -1,22 +1,32 @@
-from datetime import date, timedelta
+"""Which days the nightly run takes."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from dagster import RunRequest, SkipReason, build_schedule_context
 
-from backfill_assets.calendar import Calendar, between
+from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.orchestration.schedules import days_of_the_night, days_that_may_change
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.orchestration.schedules import days_of_the_night, nightly_schedule
+from backfill_assets.tables.graph import days_until_complete
+from backfill_assets.tables.windows import Window
+from tests.plan.graphs import table
+from tests.plan.workspaces import workspace_of
 
 TODAY = date(2019, 10, 14)
 GROWING = Calendar(date(2019, 8, 15), today=lambda: TODAY)
 NEWEST = date(2019, 10, 13)
 
 
-def all_but(*missing: date) -> list[date]:
-    return [day for day in between(GROWING.first, NEWEST - timedelta(days=1)) if day not in missing]
+def all_but(*missing: date, name: str = "raw/a") -> list[Partition]:
+    return [(name, day) for day in between(GROWING.first, NEWEST - timedelta(days=1)) if day not in missing]
 
 
 @pytest.mark.parametrize(
-    ("built", "first"),
+    ("accepted", "first"),
     [
         pytest.param(all_but(), date(2019, 10, 11), id="yesterday and the two days before it"),
         pytest.param(all_but(date(2019, 10, 5)), date(2019, 10, 3), id="a missed night is caught up with"),
@@ -24,11 +34,21 @@ def all_but(*missing: date) -> list[date]:
         pytest.param(all_but(date(2019, 9, 13)), date(2019, 9, 11), id="a night missed a month ago"),
         pytest.param(all_but(date(2019, 9, 1)), date(2019, 10, 11), id="a night missed longer ago is to be planned"),
         pytest.param([], date(2019, 10, 11), id="a lake with nothing in it is not filled unasked"),
-        pytest.param([date(2019, 10, 1)], date(2019, 10, 1), id="days before the first ever built were never begun"),
+        pytest.param([("raw/a", date(2019, 10, 1))], date(2019, 10, 1), id="days before the first ever built were never begun"),
+        pytest.param(
+            [*all_but(), ("raw/b", date(2019, 10, 12))],
+            date(2019, 10, 11),
+            id="days before a new table are not filled",
+        ),
+        pytest.param(
+            [*all_but(date(2019, 10, 5)), ("raw/b", date(2019, 10, 12))],
+            date(2019, 10, 3),
+            id="a new table hides no missed night of the others",
+        ),
     ],
 )
-def test_a_night_covers_yesterday_the_provisional_days_and_missed_ones(built, first):
-    assert days_of_the_night(GROWING, 2, built) == list(between(first, NEWEST))
+def test_a_night_covers_yesterday_the_days_before_that_it_changes_and_missed_ones(accepted, first):
+    assert days_of_the_night(GROWING, 2, accepted) == list(between(first, NEWEST))
 
 
 def test_a_calendar_that_begins_today_has_no_night():
@@ -40,5 +60,27 @@ def test_a_young_calendar_is_not_left():
 
 
 @pytest.mark.parametrize(("late_rows", "days"), [(True, 14), (False, 2)], ids=["the horizon", "the watermark"])
-def test_a_night_reaches_back_as_far_as_a_delivery_may_change_days(late_rows, days):
-    assert days_that_may_change(TABLES, late_rows=late_rows) == days
+def test_a_delivery_changes_days_as_far_back_as_windows_reach(late_rows, days):
+    assert max(days_until_complete(each, late_rows=late_rows) for each in TABLES) == days
+
+
+def test_windows_that_follow_each_other_add_up():
+    a = table("raw/a")
+    b = replace(table("staging/b"), reads={"a": Window(a, -6, 2, 1)})
+    c = replace(table("features/c"), reads={"b": Window(b, 0, 3, 3), "before": Window(None, -1, -1, -1)})
+    assert [days_until_complete(each) for each in (a, b, c)] == [0, 1, 4]
+    assert [days_until_complete(each, late_rows=True) for each in (a, b, c)] == [0, 2, 5]
+
+
+def test_the_schedule_requests_the_night_and_leaves_out_what_is_not_due(tmp_path):
+    a = table("raw/a")
+    workspace = workspace_of([a, replace(table("staging/b"), reads={"a": Window(a, 0, 2, 2)})], GROWING, str(tmp_path))
+    Ledger(str(tmp_path)).append([Build(name, day, "accepted", "r", "1") for name, day in all_but(date(2019, 10, 5))])
+    context = build_schedule_context(scheduled_execution_time=datetime(2019, 10, 14, 1, 30, tzinfo=UTC))
+    request = nightly_schedule(workspace)(context)
+    assert isinstance(request, RunRequest)
+    tags = (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"])
+    assert tags == ("2019-10-03", "2019-10-13")
+    assert request.run_config == {"resources": {"options": {"config": {"skip_not_due": True}}}}
+    nothing_yet = workspace_of([a], Calendar(TODAY, today=lambda: TODAY), str(tmp_path))
+    assert isinstance(nightly_schedule(nothing_yet)(context), SkipReason)

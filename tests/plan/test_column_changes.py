@@ -41,6 +41,7 @@ def lake(tmp_path):
     [
         pytest.param(STORED, [], id="the same"),
         pytest.param("day DATE, cents INTEGER NOT NULL, tags ARRAY<INT>, shop STRING COMMENT 'a, b'", [], id="spelled"),
+        pytest.param("day DATE, cents INT\tNOT NULL, tags ARRAY<STRING>, shop STRING", [], id="a tab"),
         pytest.param(
             STORED + ", till INT, at TIMESTAMP",
             ["raw/a gets till, at with the first day built; days built before then hold null."],
@@ -53,8 +54,24 @@ def lake(tmp_path):
         ),
         pytest.param(
             "day DATE, cents BIGINT, shop STRING, tags ARRAY<STRING>",
-            ["raw/a: cents is integer, now long: changed by a run that builds all 3 day(s) at once."],
+            ["raw/a: cents is integer, now bigint: changed by a run that builds all 3 day(s) at once."],
             id="another type",
+        ),
+        pytest.param(
+            "day DATE, cents INT, shop ARRAY<STRING>, tags STRING",
+            [
+                "raw/a: shop is string, now array<string>; tags is array, now string: changed by a run that builds all 3 "
+                "day(s) at once."
+            ],
+            id="nested and not",
+        ),
+        pytest.param(
+            "day DATE, Cents INT, shop STRING, tags ARRAY<STRING>",
+            [
+                "raw/a will be refused: its table spells Cents otherwise, and Delta does not tell upper and lower case apart. "
+                "Declare the columns as they were."
+            ],
+            id="another spelling",
         ),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyspark.sql.functions import lit
 
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import PartitionStatus, State, status_of
@@ -47,6 +48,26 @@ def test_a_stricter_rule_is_said_and_its_audit_names_the_days_and_leaves_their_r
         why = f"refused by an audit: rows_between: {rows[at]} rows" if rows[at] > 2 else ""
         assert known.state == State.UP_TO_DATE
         assert why in known.why
+
+
+def test_days_of_other_columns_are_not_said_to_have_been_changed_by_somebody(built):
+    """The table's schema is that of all its days together: only reading it shows what an audit makes of a day's rows."""
+    old = built.table(DAILY)
+    wider = replace(
+        old,
+        version="2",
+        columns=f"{old.columns}, extra INT",
+        compute=lambda **read: old.compute(**read).withColumn("extra", lit(1)),
+    )
+    built.run([day(3)], wider, run="with a column more")
+    states = [s.state for s in status(built, wider)]
+    assert [b.outcome for b in audited(built, wider).built] == ["audited"] * len(FOUR)
+    assert [s.state for s in status(built, wider)] == states == [*[State.CODE_CHANGED] * 3, State.UP_TO_DATE]
+    narrower = replace(
+        old, version="3", columns=old.columns.rsplit(",", 1)[0], compute=lambda **read: old.compute(**read).drop("customers_7d")
+    )
+    built.run([day(3)], narrower, run="with a column less")
+    assert [b.outcome for b in audited(built, narrower).built] == ["audited"] * len(FOUR)
 
 
 def test_days_that_pass_are_recorded_beside_what_is_accepted(built):

@@ -3,8 +3,10 @@
 import shutil
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.table_state import read_state
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, status_of
@@ -64,6 +66,41 @@ def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
     assert list(at_odds(built).values()) == [[day(2)]]
     built.run([day(2)], [DAILY], run="second")
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
+
+
+def test_rows_that_spark_deleted_without_writing_their_file_anew_are_missed_and_written_again(built):
+    """Only Spark deletes by deletion vectors, which leave the file's name and its number of rows as they were."""
+    spark, path = built.spark(), built.lake.path(OUTAGES)
+
+    def rows() -> list[str]:
+        return sorted(map(str, spark.read.format("delta").load(path).collect()))
+
+    before = rows()
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)").collect()
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE outage_day = '{day(1)}' AND outage_number = '101'").collect()
+    assert len(rows()) == len(before) - 1
+    assert at_odds(built) == {(OUTAGES, Kind.FOREIGN_COMMIT): [day(1)]}
+    refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
+    assert set(refused.blocked) == set(FOUR[1:])
+    assert "rewritten by commits 1 to 2 (SET TBLPROPERTIES, DELETE), not by this project" in refused.blocked[day(1)]
+    assert [b.day for b in built.run(FOUR, [OUTAGES], run="third")[OUTAGES].built] == [day(1)]
+    assert (at_odds(built), rows()) == ({}, before)
+
+
+def test_columns_that_spark_renamed_are_not_read_and_not_written(built):
+    """Only Spark maps columns to other names than those in the files."""
+    rows, path = built.rows(HISTORY), built.lake.path(DAILY)
+    spark = built.spark()
+    mapped = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({mapped})").collect()
+    for old, new in (("outages", "x"), ("customers", "outages"), ("x", "customers")):
+        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN {old} TO {new}").collect()
+    state = status_of(built.workspace, [built.table(DAILY)], FOUR, latest=latest_builds(built.workspace))
+    assert state.of(DAILY) == {State.REWRITTEN: FOUR}
+    refused = built.run(FOUR, [HISTORY], run="second", force=True)[HISTORY]
+    assert (set(refused.blocked), built.rows(HISTORY)) == (set(FOUR), rows)
+    with pytest.raises(UsageError, match=r"columns of other names than its files .*Nothing was committed"):
+        built.run(FOUR, [DAILY], run="third")
 
 
 def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):

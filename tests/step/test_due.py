@@ -4,16 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.step.due import Due, days_due
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
 from backfill_assets.tables.windows import window
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
 
 
-def sorted_out(what, numbers, accepted, **options) -> Due:
+def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, **options) -> Due:
     return days_due(
-        what, days(*numbers), workspace_of([raw, updates, outages, history], CALENDAR), accepted=accepted, **options
+        what, days(*numbers), workspace_of([raw, updates, outages, history], calendar), accepted=accepted, **options
     )
 
 
@@ -29,6 +32,24 @@ def test_days_after_the_watermark_are_not_waited_for():
 
 def test_days_after_the_calendar_are_not_waited_for():
     assert sorted_out(outages, [8, 9], built(updates, 8, 9)).compute == days(8, 9)
+
+
+def test_on_a_growing_calendar_a_day_is_first_built_when_the_days_it_waits_for_are_in():
+    growing = Calendar(day(0), today=lambda: day(10))
+    accepted = built(updates, 6, 7, 8, 9) | built(outages, 6, 7)
+    due = sorted_out(outages, [6, 7, 8, 9], accepted, calendar=growing, force=days(6, 7, 8, 9))
+    assert due.compute == days(6, 7)
+    assert due.not_due == {day(n): f"not due yet: complete once {day(n + 2)} is in" for n in (8, 9)}
+    # What reads such a day waits as long, although its own window ends with the day itself.
+    assert list(sorted_out(history, [7, 8], accepted, calendar=growing).not_due) == days(8)
+
+
+@pytest.mark.parametrize(("skip", "blocked"), [(False, [8, 9]), (True, [])], ids=["by hand", "at night"])
+def test_a_step_is_blocked_on_days_that_are_not_due_and_the_nightly_run_leaves_them_out(tmp_path, skip, blocked):
+    workspace = workspace_of([raw, updates, outages, history], Calendar(day(0), today=lambda: day(10)), str(tmp_path))
+    request = StepRequest("r", skip_not_due=skip)
+    result = Step(outages, workspace, request, lambda: pytest.fail("nothing is computed")).run(days(8, 9))
+    assert (list(result.blocked), result.built) == (days(*blocked), [])
 
 
 def test_a_day_without_a_delivery_fails_and_the_others_are_computed():

@@ -1,8 +1,9 @@
 """staging: what the raw rows mean.
 
 Updates are the changes of an arrival day, typed, each once. Outages are the last state known of every outage, by the day
-it began: a function of all rows about that day that arrive within the horizon, whenever it is computed. A day younger
-than the watermark is provisional. Rows outside the horizon are in no day of outages; they stay in updates and are counted.
+it began: a function of all rows about that day that arrive within the horizon, whenever it is computed. At the end of a
+growing calendar a day is first built when the watermark has passed. Rows outside the horizon are in no day of outages; they
+stay in updates and are counted.
 """
 
 from pyspark.sql import Column, DataFrame
