@@ -9,6 +9,7 @@ import httpx
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.loaded_table import LoadedTable, name_of, refuse_unknown
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
@@ -88,9 +89,9 @@ class Dagster:
             )
         return {name_of(node["assetKey"]): node for node in tables}
 
-    def code_versions(self) -> dict[str, str]:
-        """The code version of every daily table, as the webserver has it loaded."""
-        return {name: str(node["opVersion"]) for name, node in self._nodes().items()}
+    def tables(self) -> dict[str, LoadedTable]:
+        """Every daily table, as the webserver has it loaded."""
+        return {name: LoadedTable.of(node) for name, node in self._nodes().items()}
 
     def launch(
         self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
@@ -147,22 +148,6 @@ def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
     return [{"start": str(island[0]), "end": str(island[-1])} for island in consecutive(days)]
-
-
-def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str, Sequence[date]]) -> None:
-    """UsageError for the first table, or day of one, that the code location does not have, with those that it has."""
-    for name, days in by_table.items():
-        if name not in nodes:
-            raise UsageError(f"There is no table {name}. Nothing was launched. The tables are {', '.join(sorted(nodes))}.")
-        known = nodes[name]["partitionKeys"]
-        outside = [str(day) for day in sorted(days) if not known or not known[0] <= str(day) <= known[-1]]
-        if outside:
-            calendar = f"runs from {known[0]} to {known[-1]}" if known else "has no day yet"
-            raise UsageError(f"{outside[0]} is outside the calendar of {name}, which {calendar}. Nothing was launched.")
-
-
-def name_of(key: Mapping[str, Any]) -> str:
-    return "/".join(key["path"])
 
 
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:

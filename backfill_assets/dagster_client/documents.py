@@ -14,7 +14,9 @@ SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concur
 # All keys are requested: in this Dagster the last one by `partitionKeyConnection(ascending: false)` is yesterday, even where
 # the calendar has a fixed last day.
 TABLES = """{
-  assetNodes(loadMaterializations: false) { assetKey { path } isPartitioned opVersion partitionKeys }
+  assetNodes(loadMaterializations: false) {
+    assetKey { path } isPartitioned opVersion partitionKeys metadataEntries { label ... on TextMetadataEntry { text } }
+  }
 }"""
 
 # The types that launching a backfill can answer with.

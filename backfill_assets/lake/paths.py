@@ -20,6 +20,10 @@ class Paths:
     def table(self, name: str) -> str:
         return f"{self.root}/{name}"
 
+    def uri(self, name: str) -> str:
+        """A table's address, the same however its path was written."""
+        return Path(self.table(name)).resolve().as_uri() if self.is_local else self.table(name)
+
     @property
     def ledger(self) -> str:
         return f"{self.root}/_ledger"

@@ -1,7 +1,6 @@
 """What Dagster's catalog shows of a table: its columns, its place in the lake, its code."""
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 from dagster import (
@@ -13,6 +12,8 @@ from dagster import (
     TableSchema,
 )
 
+from backfill_assets.dagster_client.loaded_table import URI
+from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.store import Lake
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
@@ -20,11 +21,10 @@ from backfill_assets.tables.declaration import Table
 
 def metadata_of(table: Table, lake: Lake) -> dict[str, Any]:
     """The metadata of a table's asset."""
-    path = lake.path(table.name)
     return {
         "dagster/column_schema": schema_of(table),
         "dagster/table_name": table.name.replace("/", "."),
-        "dagster/uri": path if "://" in path else Path(path).absolute().as_uri(),
+        URI: Paths(lake.root).uri(table.name),
         "key": MetadataValue.text(", ".join(table.key) or "none: rows may be equal"),
         "partitioned by": table.partition_by,
         **code_reference(table),

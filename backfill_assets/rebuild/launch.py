@@ -13,7 +13,9 @@ from typing import Any
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import FINISHED, TIMEOUT_S, Dagster
-from backfill_assets.errors import AnswerLost, ServiceUnavailable
+from backfill_assets.dagster_client.loaded_table import LoadedTable
+from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
+from backfill_assets.lake.paths import Paths
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 
@@ -31,6 +33,17 @@ RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def refuse_other_lake(loaded: Mapping[str, LoadedTable], root: str, url: str) -> None:
+    """UsageError if the webserver's tables are in another lake than the one at `root`, where the plan is."""
+    other = next((t.uri for name, t in loaded.items() if t.uri and t.uri != Paths(root).uri(name)), "")
+    if other:
+        raise UsageError(
+            f"The servers at {url} work on another lake: there, a table is at {other}, and the lake of this command is {root}. "
+            "Nothing was launched. Set BACKFILL_HOME and BACKFILL_LAKE alike for both, or BACKFILL_DAGSTER_URL to the servers "
+            "of this lake."
+        )
 
 
 def running_backfills(dagster: Dagster, plan: Plan) -> dict[int, str]:
@@ -53,10 +66,12 @@ class Launcher:
     def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> str:
         """Launch these days of a chunk, numbered from 1; the backfill's id.
 
-        UsageError if Dagster refuses, or has other code loaded; ServiceUnavailable if it is gone before the request was sent,
-        or does not come back after.
+        UsageError if Dagster refuses, or has other code or another lake loaded; ServiceUnavailable if it is gone before the
+        request was sent, or does not come back after.
         """
-        self.plan.refuse_other_code(self.dagster.code_versions(), loaded_by=self.dagster.url)
+        loaded = self.dagster.tables()
+        refuse_other_lake(loaded, self.plans.root, self.dagster.url)
+        self.plan.refuse_other_code({name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url)
         running = running_backfills(self.dagster, self.plan).get(chunk)
         if running:  # launched by a command that was killed before it had the answer, or before the server was gone
             return running

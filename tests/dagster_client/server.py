@@ -18,6 +18,7 @@ from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Progress
@@ -60,6 +61,7 @@ class Server:
     """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
     leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`: requests that find
     no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
+    `serves`: another lake than the one that commands work on.
     """
 
     graph: Graph
@@ -73,6 +75,7 @@ class Server:
     unhealthy: bool = False
     polls_needed: int = 1
     at_work: set[Partition] = field(default_factory=set)
+    serves: str = ""
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
     backfills: list[Backfill] = field(default_factory=list)
@@ -158,7 +161,9 @@ class Server:
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
-        return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
+        uri = {"label": "dagster/uri", "text": Paths(self.serves or str(self.lake)).uri(name)}
+        node = {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
+        return node | {"metadataEntries": [{"label": "key"}, uri]}
 
     def _launch(self, params: dict[str, Any]) -> dict[str, Any]:
         tagged = {tag["key"]: tag["value"] for tag in params["tags"]}

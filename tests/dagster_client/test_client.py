@@ -100,7 +100,7 @@ def test_a_server_that_is_not_there_is_unavailable():
 
 def test_a_webserver_that_has_not_loaded_the_code_yet_is_unavailable():
     with pytest.raises(ServiceUnavailable, match="has no tables loaded"):
-        answering({"data": {"assetNodes": []}}).code_versions()
+        answering({"data": {"assetNodes": []}}).tables()
 
 
 def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():

@@ -110,6 +110,6 @@ def test_a_value_with_a_backslash_reaches_spark_whole():
 
 def test_commands_of_a_home_without_servers_ask_nobody_elses(settings):
     with pytest.raises(ServiceUnavailable, match=r"No servers run on this home\. Nothing was launched by this request\."):
-        dagster_of(settings).code_versions()
+        dagster_of(settings).tables()
     named = settings.model_copy(update={"dagster_url": "http://elsewhere:3000"})
     assert dagster_of(named).url == "http://elsewhere:3000"
