@@ -14,8 +14,8 @@ FilesByDay = dict[date, list[Path]]
 Entry = os.DirEntry[str]
 
 
-def files_by_day(top: Path, days: Collection[date]) -> FilesByDay:
-    """The files delivered for each of `days`, in order. Only the folders that may hold them are listed, each once.
+def files_by_day(top: Path, days: Collection[date], endings: tuple[str, ...] = ENDINGS) -> FilesByDay:
+    """The files delivered for each of `days`, in order: those whose names end so. Each folder is listed once at most.
 
     A folder that cannot be listed is among the files of every day that it may hold files of: whoever opens it learns why.
     """
@@ -28,20 +28,20 @@ def files_by_day(top: Path, days: Collection[date]) -> FilesByDay:
                 name = f"{of_year[1]}-{month.name[6:]}"
                 if name in months:
                     for day in _partitions(month, "day", name, files):
-                        _add(files, f"{name}-{day.name[4:]}", day)
+                        _add(files, f"{name}-{day.name[4:]}", day, endings)
         else:
-            _add(files, entry.name if _is_folder(entry) else entry.name[:10], entry)
+            _add(files, entry.name if _is_folder(entry) else entry.name[:10], entry, endings)
     return {day: sorted(paths) for day, paths in files.items()}
 
 
-def _add(files: FilesByDay, name: str, entry: Entry) -> None:
+def _add(files: FilesByDay, name: str, entry: Entry, endings: tuple[str, ...]) -> None:
     """Add a file, or the files below a folder, to the day of that name, if it is one of those wanted."""
     try:
         day = date.fromisoformat(name) if DAY.fullmatch(name) else None
     except ValueError:
         return
     if day in files:
-        files[day] += [path for path in _below(entry, name, files) if path.name.endswith(ENDINGS)]
+        files[day] += [path for path in _below(entry, name, files) if path.name.endswith(endings)]
 
 
 def _below(entry: Entry, name: str, files: FilesByDay, *, top: bool = True) -> Iterator[Path]:

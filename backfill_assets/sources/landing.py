@@ -18,11 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.sources.contents import FileContents
-from backfill_assets.sources.folders import files_by_day
+from backfill_assets.sources.folders import ENDINGS, FilesByDay, files_by_day
 from backfill_assets.sources.manifest import manifest_at
 from backfill_assets.sources.protocol import Delivery, LandingArea
 
 UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
+# Of files that are not deliveries.
+NAMED = 3
 Contents = Mapping[Path, FileContents]
 
 
@@ -39,7 +41,13 @@ class Landing:
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
         """The fingerprint and the files of each day's delivery, or the SourceError that says why it cannot be used."""
-        return {day: _delivery(area, day, files) for day, files in self._contents(area, days).items()}
+        contents = self._contents(area, days)
+        others = self._of_other_endings(area, [day for day, files in contents.items() if not files])
+        return {day: _delivery(area, day, files, others.get(day, ())) for day, files in contents.items()}
+
+    def _of_other_endings(self, area: LandingArea, days: Sequence[date]) -> FilesByDay:
+        """The files of days for which nothing is delivered: their names do not end as those of deliveries do."""
+        return files_by_day(area.root / self.name, days, endings=("",)) if days else {}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash."""
@@ -89,9 +97,12 @@ class Landing:
         return contents
 
 
-def _delivery(area: LandingArea, day: date, files: Contents) -> Delivery | SourceError:
+def _delivery(area: LandingArea, day: date, files: Contents, others: Sequence[Path] = ()) -> Delivery | SourceError:
+    """`others` are the day's files that are not deliveries."""
     if not files:
-        return NotDelivered(f"no source for {day} in {area.root}")
+        names = ", ".join(_name(area, path) for path in others[:NAMED])
+        unread = f": {names} {'is' if len(others) == 1 else 'are'} not read, only {', '.join(ENDINGS)}" if others else ""
+        return NotDelivered(f"no source for {day} in {area.root}{unread}")
     faults = [f"{_name(area, file)} {why}" for file, each in files.items() if (why := _fault(area, file, each))]
     if faults:
         return SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}")

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.protocol import Delivery, LandingArea
 from tests.deliveries import day
-from tests.sources.files import put
+from tests.sources.files import LINE, put
 
 PIECES = [
     b"{}",
@@ -46,3 +46,13 @@ def test_files_without_lines_are_not_read(tmp_path, spark):
     put(tmp_path, "lines/2019-08-15.jsonl.gz", b"")
     read = Landing("lines").read(LandingArea(tmp_path), spark, [day(0)])
     assert (read.columns, read.collect()) == (["arrival_day", "source_file", "line", "is_utf8"], [])
+
+
+def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_path):
+    for name in ("2019-08-15.csv", "2019-08-16/a.parquet", "2019-08-16/b.jsonl", "2019-08-17/_part.csv"):
+        put(tmp_path, f"events/{name}", LINE)
+    delivered = Landing("events").delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
+    unread = f"no source for {day(0)} in {tmp_path}: events/2019-08-15.csv is not read, only .jsonl, .jsonl.gz, .json, "
+    assert str(delivered[day(0)]).startswith(unread)
+    assert isinstance(delivered[day(1)], Delivery)
+    assert str(delivered[day(2)]) == f"no source for {day(2)} in {tmp_path}"
