@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import psutil
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import ServiceUnavailable
@@ -37,14 +37,14 @@ def down() -> int:
     """Stop the servers of this home as Ctrl-C does, and wait until they have ended. ServiceUnavailable if they do not."""
     settings = open_workspace().settings
     record = servers_record(settings.home)
-    process = record.up.find() if record else None
-    if process is None:
+    if record is None or (process := record.up.find()) is None:
         print(f"No servers run on {settings.home}. Nothing was stopped.")
         return 0
     process.terminate()
+    runs = retry_if_result(lambda still: still is not None)  # one that nobody has waited for counts as ended
     try:
-        process.wait(STOP_TIMEOUT_S)
-    except psutil.TimeoutExpired:
+        Retrying(stop=stop_after_delay(STOP_TIMEOUT_S), wait=wait_fixed(0.2), retry=runs)(record.up.find)
+    except RetryError:
         raise ServiceUnavailable(
             f"The servers on {settings.home} (process {process.pid}) did not end within {STOP_TIMEOUT_S} s. They may still be "
             f"ending; see {settings.home / 'logs'}."
