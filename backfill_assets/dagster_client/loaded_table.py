@@ -11,7 +11,7 @@ URI = "dagster/uri"
 
 
 class LoadedTable(NamedTuple):
-    """A table of the code location: its code version, and where it is; "" where that is not told."""
+    """A table of the code location: its code version, and where it is; "" where the webserver does not say."""
 
     code: str
     uri: str

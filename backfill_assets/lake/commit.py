@@ -19,7 +19,7 @@ from backfill_assets.lake.ledger import Ledger, open_table, version_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import commit_metadata, version_with
-from backfill_assets.lake.rewritten import data_files
+from backfill_assets.lake.rewritten import data_files, renamed_columns
 
 # Where nothing is locked, everyone else at work on the table may come first, and several times.
 COMMIT_RETRIES = 200
@@ -92,14 +92,15 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
 
 def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
     """UsageError for CHECK constraints, which whoever computes rows must check and this project does not; renamed columns."""
-    configuration = table.metadata().configuration if table else {}
-    if configuration.get("delta.columnMapping.mode", "none") != "none":
+    if table is None:
+        return
+    if renamed_columns(table):
         raise UsageError(
             f"{folder} has columns of other names than its files (delta.columnMapping.mode), which this project does not "
             "write. Nothing was committed. Restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF), or "
             "remove its folder and rebuild all its days."
         )
-    names = [name for name in configuration if name.startswith("delta.constraints.")]
+    names = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")]
     if names:
         raise UsageError(
             f"{folder} has constraints ({', '.join(names)}), which this project does not check. Nothing was committed. Drop "

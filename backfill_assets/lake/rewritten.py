@@ -29,7 +29,11 @@ def data_files(table: DeltaTable) -> dict[date, str]:
 def renamed_columns(table: DeltaTable) -> str:
     """Why nothing in the table is as it was built, where its columns have other names than in its files; else ""."""
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    return f"columns of the table were renamed (delta.columnMapping.mode={mapping}), not by this project" * (mapping != "none")
+    return (
+        ""
+        if mapping == "none"
+        else f"columns of the table were renamed (delta.columnMapping.mode={mapping}), not by this project"
+    )
 
 
 def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) -> dict[date, str]:

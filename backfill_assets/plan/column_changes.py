@@ -5,7 +5,7 @@ from datetime import date
 
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import days_as_typed
+from backfill_assets.calendar import Calendar, days_as_typed
 from backfill_assets.lake.columns import ColumnChanges, changes
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.table_state import day_files
@@ -15,31 +15,29 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
-def column_lines(workspace: Workspace, tables: Sequence[Table]) -> dict[str, list[str]]:
-    """Of each table whose columns in the lake are not the declared ones, a sentence for each kind of difference."""
-    lines = {name: list(_lines(name, changed, days)) for name, changed, days in _changed(workspace, tables)}
-    return {name: of_table for name, of_table in lines.items() if of_table}
+def column_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequence[Chunk] | None = None) -> dict[str, list[str]]:
+    """Of each table whose columns in the lake are not the declared ones, a sentence for each kind of difference.
 
-
-def refused_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequence[Chunk]) -> Iterator[str]:
-    """A sentence for each table that no chunk replaces whole although a type changes: its commits will be refused."""
-    for name, changed, days in _changed(workspace, tables):
-        if changed.retyped and not any(days <= set(chunk.days.get(name, ())) for chunk in chunks):
-            outside = sorted(day for day in days if day not in workspace.calendar)
-            more = f" First set BACKFILL_FIRST_DAY so that the calendar has {outside[0]}." if outside else ""
-            yield (
-                f"{name} will be refused: a type changes in the commit that replaces all {len(days)} days, and no chunk has "
-                f"them all.{more} Type `backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 "
-                "--days-per-run 10000 --yes`."
-            )
-
-
-def _changed(workspace: Workspace, tables: Sequence[Table]) -> Iterator[tuple[str, ColumnChanges, set[date]]]:
+    With the `chunks` of a plan, also whether its commits will be refused: a type changes only where one chunk has all days.
+    """
+    lines: dict[str, list[str]] = {}
     for table in tables:
         stored: DeltaTable | None = open_table(workspace.lake.path(table.name))
-        changed = changes(stored, types_of(table.columns)) if stored else ColumnChanges()
-        if stored and changed:
-            yield table.name, changed, {day for day, _, _ in day_files(stored)}
+        if stored and (changed := changes(stored, types_of(table.columns))):
+            days = {day for day, _, _ in day_files(stored)}
+            lines[table.name] = list(_lines(table.name, changed, days))
+            if changed.retyped and chunks is not None and not any(days <= set(c.days.get(table.name, ())) for c in chunks):
+                lines[table.name].append(_refused(table.name, days, workspace.calendar))
+    return lines
+
+
+def _refused(name: str, days: set[date], calendar: Calendar) -> str:
+    outside = sorted(day for day in days if day not in calendar)
+    more = f" First set BACKFILL_FIRST_DAY so that the calendar has {outside[0]}." if outside else ""
+    return (
+        f"{name} will be refused: a type changes in the commit that replaces all {len(days)} days, and no chunk has them all."
+        f"{more} Type `backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 --days-per-run 10000 --yes`."
+    )
 
 
 def _lines(name: str, changed: ColumnChanges, days: set[date]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
-from backfill_assets.plan.column_changes import column_lines, refused_lines
+from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
@@ -57,7 +57,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     history.refuse_overlap(plan, plans)
     plans.keep(plan)
     tables = [table for table in workspace.tables if table.name in plan.code]
-    columns = chain(*column_lines(workspace, tables).values(), refused_lines(workspace, tables, plan.chunks))
+    columns = chain(*column_lines(workspace, tables, plan.chunks).values())
     return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)), list(columns))
 
 

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.cli.doctor import disks
 from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
+from backfill_assets.settings import read_settings
 from tests.environment import SAMPLE
 
 
@@ -164,10 +165,9 @@ def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
 
 
 def test_the_doctor_looks_at_the_disk_of_a_lake_that_is_on_another_one(tmp_path):
-    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("/dev/shm is no disk of its own here")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
-        both = [backfill("doctor", "--json", home=tmp_path, **lake) for lake in ({}, {"BACKFILL_LAKE": elsewhere})]
-    found = [[each["message"] for each in json.loads(done.stdout) if each["what"] == "disk"] for done in both]
-    assert [len(messages) for messages in found] == [1, 2]
-    assert found[1][1].endswith(f" free at {elsewhere}")
+    (same,) = disks(read_settings(home=tmp_path))
+    assert same.message.endswith(f" free at {tmp_path}")
+    home, lake = disks(read_settings(home=tmp_path, lake="/proc/lake"))  # never on the disk of anything, and without room
+    assert home == same
+    assert (lake.level, lake.message) == ("FAIL", "0.0 GiB free at /proc")
+    assert lake.remedy == "make room, or set BACKFILL_LAKE to a larger disk"

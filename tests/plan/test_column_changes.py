@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from backfill_assets.lake.columns import delta_schema, delta_type
 from backfill_assets.lake.reading import schema_of
 from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.column_changes import column_lines, refused_lines
+from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.tables.columns import types_of
 from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
@@ -86,7 +86,8 @@ def test_each_difference_is_said_with_what_a_rebuild_makes_of_it(lake, columns, 
 )
 def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
     of = workspace(lake, STORED.replace("INT", "BIGINT"))
-    lines = list(refused_lines(of, of.tables, [Chunk(0, {"raw/a": days(*built)}), Chunk(1, {"raw/b": days(0, 1, 2)})]))
+    chunks = [Chunk(0, {"raw/a": days(*built)}), Chunk(1, {"raw/b": days(0, 1, 2)})]
+    _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
     command = f"--partitions {day(0)}..{day(2)} --target raw/a --canary 0 --days-per-run 10000 --yes"
     assert [command in line for line in lines] == ([True] if refused else [])
 

@@ -1,0 +1,66 @@
+"""`backfill list`, `show` and `watch` where no server runs, also for plans that cannot be carried out any more."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.plan.store import Plans
+from tests.cli.test_run import DAY, NOW, REJECTED, backfill, build_of, kept, planned, replace_minute
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> Plans:
+    return Plans(str(tmp_path / "lake"))
+
+
+def test_plans_are_listed_without_a_server_and_one_that_cannot_be_read_hides_no_other(tmp_path, plans):
+    good = planned(tmp_path)
+    (tmp_path / "lake" / "_plans" / "bad.json").write_text("{")
+    values = json.loads(backfill("list", "--json", home=tmp_path).stdout)
+    assert {each["plan"]: (each["state"], each["days"]) for each in values["plans"]} == {
+        good: ("planned", str(DAY)), "bad": ("planned", ""),
+    }  # fmt: skip
+    assert values["unavailable"].startswith("Backfills are not listed: No Dagster webserver answers")
+
+
+def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_path, plans):
+    plan = planned(tmp_path)
+    assert f"It was never started. Carry it out with `backfill run {plan}`." in backfill("show", plan, home=tmp_path).stdout
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, "ended", replace_minute(NOW), ending="stopped", stop="budget", why="the budget of 1 minutes is spent")
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], values["seconds"], values["tables"][REJECTED]["pending"]) == ("stopped", 60.0, 1)
+    assert [(event["kind"], event.get("who", "")) for event in values["events"]] == [("started", "ada"), ("ended", "")]
+    assert values["contents"]["reasons"] == {REJECTED: {str(DAY): "missing"}}
+
+
+def test_a_plan_of_other_code_is_shown_with_its_progress_and_without_a_server(tmp_path, plans):
+    plan = kept(tmp_path, REJECTED, "1")
+    Ledger(str(tmp_path / "lake")).append([build_of(code_version="1", plan=plan)])
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, "ended", replace_minute(NOW), ending="done")
+    shown = backfill("show", plan, home=tmp_path)
+    assert (shown.exit_code, f"Plan {plan}: done after 60 s." in shown.stdout) == (0, True)
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], values["tables"][REJECTED]["done"], values["tables"][REJECTED]["pending"]) == ("done", 1, 0)
+
+
+def test_a_plan_of_other_code_that_has_ended_is_watched_to_its_end(tmp_path, plans):
+    plan = kept(tmp_path, REJECTED, "1")
+    Ledger(str(tmp_path / "lake")).append([build_of(code_version="1", plan=plan)])
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, "ended", replace_minute(NOW), ending="done")
+    watched = backfill("watch", plan, "--json", home=tmp_path)
+    values = json.loads(watched.stdout)
+    assert (watched.exit_code, values["tables"][REJECTED]["done"], values["ending"]) == (0, 1, "done")
+
+
+def test_a_plan_of_a_table_that_was_renamed_is_shown_without_its_progress_and_with_the_reason(tmp_path, plans):
+    plan = kept(tmp_path, "raw/gone", "1")
+    plans.note(plan, "ended", NOW, ending="done")
+    shown = backfill("show", plan, home=tmp_path)
+    assert (shown.exit_code, "Its progress cannot be worked out any more." in shown.stdout) == (0, True)
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], list(values["contents"]["reasons"]), plan in values["why"]) == ("done", ["raw/gone"], True)
