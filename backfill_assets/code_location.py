@@ -20,12 +20,17 @@ from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E4
 from backfill_assets.orchestration.spark import SparkResource, spark_resource  # noqa: E402
 from backfill_assets.workspace import Workspace  # noqa: E402
 
+REBUILD = (
+    "Builds all tables for the days it is launched for, upstream first, in one run. Days that are up to date are not computed "
+    "again unless `force` is set (resources: options: config). The job make_plan shows first what would be built, and why."
+)
+
 
 def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees of a workspace. `spark` takes the place of the session that the settings ask for."""
     return Definitions(
         assets=[asset_of(table, workspace) for table in workspace.tables],
-        jobs=[define_asset_job("rebuild", AssetSelection.all()), *plan_jobs(workspace)],
+        jobs=[define_asset_job("rebuild", AssetSelection.all(), description=REBUILD), *plan_jobs(workspace)],
         schedules=[nightly_schedule(workspace)],
         resources={"spark": spark or spark_resource(workspace.settings), "options": RebuildOptions()},
         executor=executor,

@@ -93,7 +93,14 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         name=table.name.replace("/", "__"),
         specs=[spec_of(table, workspace, partitions)],
         check_specs=[
-            AssetCheckSpec(rule.name, asset=asset_key(table), description=rule.described(), partitions_def=partitions)
+            AssetCheckSpec(
+                rule.name,
+                asset=asset_key(table),
+                description=rule.described(),
+                # Of the days that it refuses. The executor above lets the steps downstream run for the others.
+                blocking=rule.severity == "error",
+                partitions_def=partitions,
+            )
             for rule in table.rules
         ],
         can_subset=True,

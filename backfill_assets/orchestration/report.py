@@ -102,6 +102,7 @@ def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iter
             partition=day,
             severity=AssetCheckSeverity.ERROR if check["severity"] == "error" else AssetCheckSeverity.WARN,
             description=check["message"],
+            blocking=check["severity"] == "error",
             metadata={
                 **check["figures"],
                 **({"rows": MetadataValue.json(check["rows"])} if check["rows"] else {}),

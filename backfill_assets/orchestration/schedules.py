@@ -50,9 +50,20 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
     calendar = workspace.calendar
     late_rows = workspace.settings.nightly_late_rows
     days_back = max((days_until_complete(table, late_rows=late_rows) for table in workspace.tables), default=0)
-    job = define_asset_job("nightly", AssetSelection.all())
+    newest = f"newest {days_back + 1} days" if days_back else "newest day"
+    description = (
+        f"Builds what is missing or outdated in the {newest}, all tables in one run, and catches up on as many as "
+        f"{CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
+    )
+    job = define_asset_job("nightly", AssetSelection.all(), description=description)
 
-    @schedule(name="nightly", job=job, cron_schedule=workspace.settings.nightly_cron, execution_timezone="UTC")
+    @schedule(
+        name="nightly",
+        job=job,
+        cron_schedule=workspace.settings.nightly_cron,
+        execution_timezone="UTC",
+        description=description,
+    )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         days = days_of_the_night(calendar, days_back, latest_builds(workspace).accepted)
         if not days:

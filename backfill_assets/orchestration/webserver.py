@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from backfill_assets.orchestration.partition_keys import page_from_the_last_day
 from backfill_assets.settings import read_settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -96,4 +97,5 @@ def check_requests() -> None:
 
 if __name__ == "__main__":
     check_requests()
+    page_from_the_last_day()
     main()
