@@ -36,7 +36,7 @@ ARROWS = {
     "plan": "lake step tables workspace",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan workspace",
-    "reconcile": "dagster_client lake",
+    "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake pyproject settings",
     "orchestration": "dagster_client lake plan rebuild reconcile servers settings step tables workspace dagster spark",
     "code_location": "orchestration workspace dagster",

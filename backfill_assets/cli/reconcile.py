@@ -5,6 +5,7 @@ and the tables agree but Dagster could not be asked about every table.
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from httpx import BaseTransport
@@ -21,8 +22,9 @@ from backfill_assets.lake.table_state import read_state
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Comparison, Records, compare
-from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
+from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, read_stale, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement
+from backfill_assets.reconcile.shown_wrong import perhaps_shown_stale
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -57,9 +59,12 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     running, known = ask_dagster(dagster, names)
     tables = {name: read_state(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=COMPARED_COLUMNS)
-    seen = {key(build) for build in before}
+    seen, right = {key(build) for build in before}, up_to_date(workspace)
     changed = frozenset((b.table, b.day) for b in after if key(b) not in seen)
-    return Records(names, after, tables, known, up_to_date(workspace), running, changed)
+    for name, days in perhaps_shown_stale(workspace.graph, after, right).items():
+        if known and (materialized := known[name]):
+            known[name] = replace(materialized, stale=read_stale(dagster, name, days))
+    return Records(names, after, tables, known, right, running, changed)
 
 
 def up_to_date(workspace: Workspace) -> frozenset[Partition]:

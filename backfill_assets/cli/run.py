@@ -21,11 +21,11 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
 from backfill_assets.plan.history import resolve_plan_id
-from backfill_assets.plan.left_outdated import left_outdated, outdated_lines
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.read_remaining import remaining_reader
+from backfill_assets.plan.readers_left import Readers, outdated_lines, readers_left
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
@@ -33,7 +33,7 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.reconcile.cleared import report_cleared
+from backfill_assets.reconcile.shown_wrong import report_shown_wrong
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -71,9 +71,10 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
     with _detaching(console, plan_id):
         end = carry_out_and_show(console, rebuild, workspace)
+    readers = readers_left(end.plan, workspace)
     with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
-        report_cleared(end.remaining.saved, workspace.lake, dagster)
-    return report(end, workspace, as_json=as_json)
+        report_shown_wrong(end.remaining.saved, readers.up_to_date, workspace.lake, dagster)
+    return report(end, readers, workspace, as_json=as_json)
 
 
 def resume(plan_id: str, *, as_json: bool) -> int:
@@ -98,7 +99,7 @@ def watch(plan_id: str, *, as_json: bool) -> int:
         end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace), page_of(plan_id, dagster))
     except KeyboardInterrupt:  # the command that carries it out goes on
         return exit_codes.DONE
-    return report(end, workspace, as_json=as_json)
+    return report(end, readers_left(plan, workspace) if end.over else Readers({}), workspace, as_json=as_json)
 
 
 def carry_out_and_show(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
@@ -132,9 +133,9 @@ def _detaching(console: Console, plan_id: str) -> Iterator[None]:
         raise SystemExit(exit_codes.PARTIAL) from None
 
 
-def report(end: Progress, workspace: Workspace, *, as_json: bool) -> int:
+def report(end: Progress, readers: Readers, workspace: Workspace, *, as_json: bool) -> int:
     """Print how it ended; the exit code of that."""
-    code, outdated = exit_codes.OF_ENDING[end.ending], left_outdated(end.plan, workspace) if end.over else {}
+    code, outdated = exit_codes.OF_ENDING[end.ending], readers.outdated
     if as_json:
         days = {name: [str(day) for day in of_table] for name, of_table in outdated.items()}
         print(json.dumps(as_values(end) | {"outdated_now": days, "exit_code": code}))

@@ -100,6 +100,10 @@ FAILED_PARTITIONS = """query ($key: AssetKeyInput!) {
   }
 }"""
 
+STALE = """query ($key: AssetKeyInput!, $days: [String!]!) {
+  assetNodes(assetKeys: [$key]) { staleStatusByPartition(partitions: $days) }
+}"""
+
 RUNNING = """{
   runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
     __typename

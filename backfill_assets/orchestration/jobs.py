@@ -28,12 +28,12 @@ from backfill_assets.errors import BackfillError, NothingToBuild
 from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig, plan_named, request_of
 from backfill_assets.orchestration.job_metadata import metadata_of_ending, metadata_of_plan
 from backfill_assets.plan import text
-from backfill_assets.plan.left_outdated import left_outdated, outdated_lines
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
 from backfill_assets.rebuild.start import rebuild_of
-from backfill_assets.reconcile.cleared import report_cleared
+from backfill_assets.reconcile.shown_wrong import report_shown_wrong
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
@@ -91,9 +91,10 @@ def plan_jobs(
         except DagsterExecutionInterruptedError:
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
+        readers = readers_left(end.plan, workspace)
         with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
-            report_cleared(end.remaining.saved, workspace.lake, webserver)
-        outdated = outdated_lines(left_outdated(end.plan, workspace), workspace.settings.ask_above_days)
+            report_shown_wrong(end.remaining.saved, readers.up_to_date, workspace.lake, webserver)
+        outdated = outdated_lines(readers.outdated, workspace.settings.ask_above_days)
         message, metadata = "\n".join([*text.ending_lines(end), *outdated]), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:
             raise Failure(f"{message}\nOr re-execute this run.", metadata=metadata, allow_retries=False)

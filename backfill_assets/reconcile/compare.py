@@ -74,7 +74,7 @@ def compare(records: Records) -> Comparison:
 
 
 # What is put right by reporting the accepted build to Dagster.
-TO_REPORT = (Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED)
+TO_REPORT = (Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED, Kind.SHOWN_STALE)
 
 
 class _TableRecords:
@@ -148,4 +148,6 @@ def _against_dagster(build: Build, dagster: Materialized | None, is_right: bool)
         return Kind.DATA_VERSION_DIFFERS, figures
     if is_right and build.day in dagster.failed:
         return Kind.SHOWN_FAILED, f"built by run {build.run}"
+    if is_right and build.day in dagster.stale:
+        return Kind.SHOWN_STALE, f"built by run {build.run}"
     return None

@@ -19,11 +19,12 @@ class Kind(StrEnum):
     NOT_REPORTED = "accepted, but Dagster does not call it materialized"
     DATA_VERSION_DIFFERS = "accepted, but Dagster has another data version"
     SHOWN_FAILED = "up to date, but Dagster shows it as failed"
+    SHOWN_STALE = "up to date, but Dagster shows it as stale"
     NOT_ACCEPTED = "Dagster calls it materialized, but it has no accepted build"
 
 
 # What `reconcile --repair` puts right: records, and no rows.
-REPAIRABLE = frozenset({Kind.UNRECORDED, Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED})
+REPAIRABLE = frozenset({Kind.UNRECORDED, Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED, Kind.SHOWN_STALE})
 
 
 @dataclass(frozen=True)

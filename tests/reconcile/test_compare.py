@@ -57,6 +57,13 @@ def test_a_day_that_is_up_to_date_again_and_shown_as_failed_is_reported_and_one_
     assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
 
 
+def test_a_day_that_is_up_to_date_and_shown_as_stale_is_reported_and_one_that_is_outdated_is_left():
+    known = replace(dagster(BUILT, build(1)), stale={day(0), day(1)})
+    comparison = compared([BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))})
+    assert by_kind(comparison) == {Kind.SHOWN_STALE: [day(0)]}
+    assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
+
+
 DELETED = ForeignCommits(5, 6, ["DELETE"], frozenset(days(0)))
 CHANGED_BY_HAND = table(BUILT, version=6, foreign_commits=[DELETED])
 

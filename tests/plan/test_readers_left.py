@@ -5,8 +5,8 @@ from dataclasses import replace
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.left_outdated import left_outdated, outdated_lines
 from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selection
 from backfill_assets.step.inputs import tables_read
@@ -38,7 +38,7 @@ def test_days_outside_of_the_plan_that_read_what_it_rebuilt_are_named_with_the_c
     built(lake, B, 3, 4, 5, by="earlier")
     built(lake, A, 3, by=plan.id, fingerprint="new")
     built(lake, B, 3, by=plan.id)
-    outdated = left_outdated(plan, workspace_of(TABLES, CALENDAR, lake))
+    outdated = readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated
     assert outdated == {B.name: days(4, 5)}
     assert list(outdated_lines(outdated, 2)) == [
         "raw/b 2019-08-19..2019-08-20 read what was rebuilt, are not in the plan, and are outdated now.",
@@ -52,5 +52,5 @@ def test_a_plan_whose_days_came_out_the_same_leaves_nothing_outdated(tmp_path):
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")
     built(lake, A, 3, by=plan.id)
-    assert left_outdated(plan, workspace_of(TABLES, CALENDAR, lake)) == {}
-    assert left_outdated(replace(plan, repeat=1), workspace_of(TABLES, CALENDAR, lake)) == {}
+    assert readers_left(plan, workspace_of(TABLES, CALENDAR, lake)).outdated == {}
+    assert readers_left(replace(plan, repeat=1), workspace_of(TABLES, CALENDAR, lake)).outdated == {}
