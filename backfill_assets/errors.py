@@ -9,6 +9,7 @@ BackfillError
 │   └── NotDelivered     there is none
 ├── Conflict             someone else wrote meanwhile: run again
 │   └── InputsChanged    what was read is not what stands there now: the step computes again by itself
+├── TableUnreadable      a table in the lake: restore it, or rebuild it
 ├── NotRecorded          the disk or store of the lake: rows were committed and not recorded; mend it, then run again
 └── ServiceUnavailable   the server, the engine or the machine: start or mend it, then run again
     └── AnswerLost       asked, and no answer came: it may have been done
@@ -51,6 +52,10 @@ class Conflict(BackfillError):
 
 class InputsChanged(Conflict):
     """An input was built again after it was read; nothing was written."""
+
+
+class TableUnreadable(BackfillError):
+    """The Delta log of a table cannot be read; nothing was written to it."""
 
 
 class NotRecorded(BackfillError):

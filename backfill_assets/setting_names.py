@@ -1,4 +1,4 @@
-"""Names that begin as those of settings do, and are none: their values would not count."""
+"""Names in settings that must not be there: of settings that there are not, and of what an address should not show."""
 
 import os
 from collections.abc import Collection
@@ -10,6 +10,8 @@ from dotenv import dotenv_values
 from backfill_assets.errors import SettingsError
 
 PREFIX = "BACKFILL_"
+# Parameters of a Spark Connect address that hold no secret.
+HARMLESS_PARAMETERS = {"use_ssl", "user_id", "user_agent", "session_id", "grpc_max_message_size"}
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
@@ -20,3 +22,11 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
         if name.startswith(PREFIX):
             (nearest, *_) = [*get_close_matches(name, sorted(known)), "one of those in the README"]
             raise SettingsError(f"{name} is not a setting. Nothing was started. Did you mean {nearest}? Otherwise take it out.")
+
+
+def secrets_in(remote: str) -> list[str]:
+    """What a Spark Connect address has that may be secret, by name."""
+    host, *parameters = remote.split(";")
+    names = [parameter.partition("=")[0].strip("/ ").lower() for parameter in parameters]
+    user = ["a user"] if "@" in host else []
+    return user + [name for name in names if name and name not in HARMLESS_PARAMETERS]

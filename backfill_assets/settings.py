@@ -20,7 +20,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.setting_examples import EXAMPLES
-from backfill_assets.setting_names import refuse_unknown
+from backfill_assets.setting_names import refuse_unknown, secrets_in
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -113,10 +113,10 @@ class Settings(BaseSettings):
             raise ValueError(f"BACKFILL_LAST_DAY {self.last_day} is before BACKFILL_FIRST_DAY {self.first_day}")
         if self.spark_master and self.spark_remote:
             raise ValueError("BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one")
-        if ";token=" in (self.spark_remote or "").lower():
+        if secret := secrets_in(self.spark_remote or ""):
             raise ValueError(
-                "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out, and set "
-                "SPARK_CONNECT_AUTHENTICATE_TOKEN to it"
+                f"BACKFILL_SPARK_REMOTE has {', '.join(secret)}, which logs and errors would show: take it out. A token is set "
+                "by SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
         try:
             self.protected()

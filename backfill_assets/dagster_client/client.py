@@ -20,16 +20,20 @@ FINISHED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAI
 
 @dataclass
 class Dagster:
-    """The webserver at `url`; without one, every request is unavailable. `transport` stands in for the network in tests."""
+    """The webserver at `url`; without one, every request is unavailable. `transport` stands in for the network in tests.
+
+    A user and password in the address are sent with each request, and are in no message: afterwards `url` is without them.
+    """
 
     url: str
     transport: httpx.BaseTransport | None = None
     timeout: float = TIMEOUT_S
-    _client: httpx.Client = field(init=False, repr=False)
+    client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # The server is often on this machine; a proxy of the environment is never on the way to it.
-        self._client = httpx.Client(base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False)
+        self.client = httpx.Client(base_url=self.url, transport=self.transport, timeout=self.timeout, trust_env=False)
+        self.url = str(httpx.URL(self.url).copy_with(userinfo=b"")) if "@" in self.url else self.url
 
     def ask(self, document: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The data of the response.
@@ -44,7 +48,7 @@ class Dagster:
             )
         body = {"query": document, "variables": variables or {}}
         try:
-            response = self._client.post("/graphql", json=body)
+            response = self.client.post("/graphql", json=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
             raise ServiceUnavailable(
                 f"No Dagster webserver answers at {self.url} ({type(error).__name__}). Nothing was launched by this request. "

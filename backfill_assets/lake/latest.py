@@ -1,12 +1,14 @@
 """The latest builds of every partition, read in bulk and changing nothing."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.calendar import Partition
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths
@@ -74,8 +76,9 @@ def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS, plan: s
     builds.add(from_arrow(rows.take(_last_rows(rows))))
     for name, newest in files.newest(days).items():
         of_table = days[name]
-        later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
-        builds.add(build for build in later if of_table is None or build.day in of_table)
+        with suppress(TableUnreadable):  # `rewritten` names its days; other tables have nothing to do with it
+            later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
+            builds.add(build for build in later if of_table is None or build.day in of_table)
     return builds
 
 

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.errors import ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.ledger_files import Days, LedgerFiles, Newest
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
@@ -108,12 +108,19 @@ class Ledger:
 def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     """The table at `path` at `version` (None: the newest); None if there is none.
 
-    ServiceUnavailable if the store does not answer.
+    ServiceUnavailable if the store does not answer, TableUnreadable if it has no log that can be read.
     """
     try:
         return DeltaTable(path, version=version)
     except TableNotFoundError:
         return None
+    except DeltaError as error:
+        of_version = "" if version is None else f" at version {version}"
+        raise TableUnreadable(
+            f"The Delta table {path} cannot be read{of_version}: {str(error).splitlines()[0][:300]}. Nothing was written to "
+            "it. Restore its folder from a copy, or move it away: then a table's days can be built again, and the ledger is "
+            "put together from the commits of the tables (`backfill reconcile --repair`)."
+        ) from None
     except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
         if "://" not in path:
             raise

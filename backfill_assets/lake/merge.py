@@ -21,7 +21,7 @@ ONE_AT_A_TIME = Lock()
 
 @dataclass(frozen=True)
 class MergeCommit:
-    """Rows ready to be merged into the table at `folder` on `key`, by one Spark commit."""
+    """Rows ready to be merged into the table at `folder` on `key`, which names the day too, by one Spark commit."""
 
     folder: str
     column: str

@@ -12,6 +12,7 @@ from datetime import date
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
@@ -42,7 +43,10 @@ def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) 
     The table is looked at as it was at `version` (None: now; -1: there is none).
     """
     builds = list(builds)
-    table = open_table(folder, version) if builds and version != -1 else None
+    try:
+        table = open_table(folder, version) if builds and version != -1 else None
+    except TableUnreadable as error:
+        return {build.day: str(error) for build in builds}
     files: Mapping[date, str] = data_files(table) if table else {}
     if table and (why := renamed_columns(table)):
         return {build.day: why for build in builds if build.day in files}

@@ -6,6 +6,7 @@ from datetime import date
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar, days_as_typed
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.columns import ColumnChanges, changes
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.table_state import day_files
@@ -22,13 +23,21 @@ def column_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequence
     """
     lines: dict[str, list[str]] = {}
     for table in tables:
-        stored: DeltaTable | None = open_table(workspace.lake.path(table.name))
+        stored = _stored(workspace.lake.path(table.name))
         if stored and (changed := changes(stored, types_of(table.columns))):
             days = {day for day, _, _ in day_files(stored)}
             lines[table.name] = list(_lines(table.name, changed, days))
             if changed.retyped and chunks is not None and not any(days <= set(c.days.get(table.name, ())) for c in chunks):
                 lines[table.name].append(_refused(table.name, days, workspace.calendar))
     return lines
+
+
+def _stored(folder: str) -> DeltaTable | None:
+    """The table as it is in the lake; None for one that cannot be read, of which status names every day."""
+    try:
+        return open_table(folder)
+    except TableUnreadable:
+        return None
 
 
 def _refused(name: str, days: set[date], calendar: Calendar) -> str:

@@ -82,21 +82,19 @@ def running_runs(dagster: Dagster) -> frozenset[str]:
 def report(dagster: Dagster, builds: Iterable[Build]) -> int:
     """Report these builds to Dagster as materializations, with data version and figures; how many it took."""
     count = 0
-    # As in `Dagster`, no proxy of the environment is used.
-    with httpx.Client(base_url=dagster.url, transport=dagster.transport, timeout=dagster.timeout, trust_env=False) as client:
-        for count, build in enumerate(builds, start=1):
-            try:
-                answer = client.post(f"/report_asset_materialization/{build.table}", json=event_of(build))
-            except httpx.HTTPError as error:
-                raise ServiceUnavailable(
-                    f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) after "
-                    f"{count - 1} day(s) were reported. Nothing else was changed. Start it with `backfill up`, then try again."
-                ) from None
-            if answer.is_error:
-                raise UsageError(
-                    f"Dagster does not take {build.table} {build.day} (HTTP {answer.status_code}: {answer.text[:300]}). "
-                    f"{count - 1} day(s) were reported. Is it read-only, or of another version? See `backfill doctor`."
-                )
+    for count, build in enumerate(builds, start=1):
+        try:
+            answer = dagster.client.post(f"/report_asset_materialization/{build.table}", json=event_of(build))
+        except httpx.HTTPError as error:
+            raise ServiceUnavailable(
+                f"The Dagster webserver at {dagster.url} was lost ({type(error).__name__}) after "
+                f"{count - 1} day(s) were reported. Nothing else was changed. Start it with `backfill up`, then try again."
+            ) from None
+        if answer.is_error:
+            raise UsageError(
+                f"Dagster does not take {build.table} {build.day} (HTTP {answer.status_code}: {answer.text[:300]}). "
+                f"{count - 1} day(s) were reported. Is it read-only, or of another version? See `backfill doctor`."
+            )
     return count
 
 

@@ -25,7 +25,7 @@ class FileContents:
     """A file's size and a hash of its bytes; unpacked, its lines that are not blank, the bytes of its longest line, and whether
     all of it is UTF-8.
 
-    `fault` says why it cannot be read, or not to its end; it is empty where it can.
+    `fault` says why it cannot be read, or not to its end; it is empty where it can. `stamp` changes with every write to it.
     """
 
     size: int = 0
@@ -34,6 +34,7 @@ class FileContents:
     longest_line: int = 0
     utf8: bool = True
     fault: str = ""
+    stamp: str = ""
 
 
 @dataclass

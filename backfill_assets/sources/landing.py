@@ -108,7 +108,8 @@ def _delivery(area: LandingArea, day: date, files: Contents, others: Sequence[Pa
         return SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}")
     lines = [f"{_name(area, file)} {each.size} {each.content}" for file, each in files.items()]
     fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-    return Delivery(fingerprint, {_name(area, file): each.lines for file, each in files.items()})
+    stamp = "\n".join(each.stamp for each in files.values())
+    return Delivery(fingerprint, {_name(area, file): each.lines for file, each in files.items()}, stamp)
 
 
 def _fault(area: LandingArea, file: Path, contents: FileContents) -> str:

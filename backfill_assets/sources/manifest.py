@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class Manifest:
             stamp = _stamp(file.stat()) if entries else []
         except OSError:
             return None
-        return next((FileContents(**contents) for known, contents in entries if known == stamp), None)
+        return next((_stamped(FileContents(**contents), stamp) for known, contents in entries if known == stamp), None)
 
     def _read(self, file: Path) -> FileContents:
         try:
@@ -71,7 +71,7 @@ class Manifest:
         has_settled = self.clock() - max(state.st_mtime, state.st_ctime) > SETTLED_S
         (self.settled if has_settled else self.unsettled)[str(file)] = [_stamp(state), asdict(contents)]
         self.changed = self.changed or has_settled
-        return contents
+        return _stamped(contents, _stamp(state))
 
     def save(self) -> None:
         """Write the manifest, if it has changed, whole or not at all; if not at all, the next process reads files again."""
@@ -93,3 +93,7 @@ def manifest_at(path: Path | None) -> Manifest:
 
 def _stamp(state: os.stat_result) -> list[int]:
     return [state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+
+
+def _stamped(contents: FileContents, stamp: list[int]) -> FileContents:
+    return replace(contents, stamp=" ".join(map(str, stamp)))

@@ -23,10 +23,15 @@ class LandingArea:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name."""
+    """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
+
+    `stamp` changes with every write to the files, also with one that leaves them as they were: a step compares it to know that
+    nobody wrote while it read. It is not recorded.
+    """
 
     fingerprint: str = ""
     files: Mapping[str, int] = field(default_factory=dict)
+    stamp: str = ""
 
 
 class Source(Protocol):

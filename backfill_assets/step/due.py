@@ -59,17 +59,17 @@ def days_due(
         if (table.name, day) not in accepted and (why := incomplete(table, day, calendar)):
             due.not_due[day] = f"not due yet: {why}"
             continue
-        if missing := lacking(table, day, accepted, calendar, due.compute):
-            due.blocked[day] = f"needs {missing}, of which there is no accepted build"
-            continue
-        if failed and (missing := lacking(table, day, accepted, calendar, due.compute, failed)):
-            due.blocked[day] = f"needs {missing}, which failed in this plan, or needs what failed"
-            continue
+        missing = lacking(table, day, accepted, calendar, due.compute)
+        unusable = lacking(table, day, accepted, calendar, due.compute, failed) if failed else missing
         source, tables = delivered.get(day, NO_DELIVERY), tables_read(table, day, accepted, calendar)
         outdated = day in force or (table.name, day) in rewritten or _changed(table, day, due, accepted, tables, source)
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
-        if day in already or not outdated:
+        if unusable == missing and (day in already or not outdated):
             due.up_to_date.append(day)
+        elif missing:
+            due.blocked[day] = f"needs {missing}, of which there is no accepted build"
+        elif unusable:
+            due.blocked[day] = f"needs {unusable}, which failed in this plan, or needs what failed"
         elif isinstance(source, SourceError):
             due.unusable[day] = str(source)
         elif other := _of_another_delivery(table, day, accepted, source.fingerprint):
@@ -99,7 +99,7 @@ def _of_another_delivery(table: Table, day: date, accepted: AcceptedBuilds, deli
 def _reads_rewritten(table: Table, day: date, calendar: Calendar, due: Due, rewritten: Mapping[Partition, str]) -> str:
     """Why `day` must not be computed from what its inputs hold now; "" if it may."""
     for other, window in table.windows():
-        for read in calendar.clip(window.days(day)):
+        for read in other.calendar_of(calendar).clip(window.days(day)):
             if (why := rewritten.get((other.name, read))) and not (other is table and read in due.compute):
                 again = f"Build it again: `backfill run --partitions {read} --target {other.name}`"
                 return f"reads {other.name} {read}, which does not hold the rows that were accepted: {why}. {again}"

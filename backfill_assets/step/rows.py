@@ -79,7 +79,7 @@ def compute_days(
         if without_day:
             yield Computed(rows, commit, [_without_day(column, without_day)])
             return
-        after = rows.unionByName(_before(table, days, workspace, spark)) if append_as else rows
+        after = _added(rows, _before(table, days, workspace, spark)) if append_as else rows
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
@@ -124,7 +124,8 @@ def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, Day
 
 @contextmanager
 def _merged(table: Table, new: DataFrame, days: Sequence[date], workspace: Workspace) -> Iterator[Computed]:
-    new, folder, key = new.persist(), workspace.lake.path(table.name), list(table.key)
+    new, folder = new.persist(), workspace.lake.path(table.name)
+    key = list(dict.fromkeys([table.partition_by, *table.key]))  # a key is unique within a day
     refuse_other_columns(folder, new.schema.json())
     without_day = new.where(f"`{table.partition_by}` IS NULL").count()
     before, keys = _before(table, days, workspace, new.sparkSession), new.select(*key)
@@ -135,6 +136,12 @@ def _merged(table: Table, new: DataFrame, days: Sequence[date], workspace: Works
         yield Computed(after, commit, [_without_day(table.partition_by, without_day)] if without_day else ())
     finally:
         new.unpersist()
+
+
+def _added(rows: DataFrame, before: DataFrame) -> DataFrame:
+    """`rows` and those that the days hold `before`, which may lack a column that is new, and have one that is not declared."""
+    declared = before.select(*[name for name in before.columns if name in rows.columns])
+    return rows.unionByName(declared, allowMissingColumns=True)
 
 
 def _before(table: Table, days: Sequence[date], workspace: Workspace, spark: SparkSession) -> DataFrame:

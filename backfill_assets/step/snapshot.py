@@ -41,11 +41,11 @@ def snapshot(
 
 def partitions_looked_at(table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace) -> DaysByTable:
     """The partitions whose builds matter for `days`: the ledger of years is not read for one day."""
-    clip = workspace.calendar.clip
     relevant: dict[str, set[date]] = {each.name: set() for each in table.ancestors()} if request.plan else {}
     relevant.setdefault(table.name, set()).update(days)
     relevant[table.name].update(day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1))
     for other, window in table.windows():
+        clip = other.calendar_of(workspace.calendar).clip
         relevant.setdefault(other.name, set()).update(d for day in days for d in clip(window.days(day)))
     for name, day in request.planned:
         if name in relevant:
@@ -59,6 +59,6 @@ def inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> Days
     for ancestor in table.ancestors():
         failed = [day for (name, day), build in builds.last.items() if name == ancestor.name and not build.succeeded]
         for other, window in ancestor.windows() if failed else ():
-            days = relevant.setdefault(other.name, set())
-            days.update(d for day in failed for d in workspace.calendar.clip(window.days(day)))
+            clip = other.calendar_of(workspace.calendar).clip
+            relevant.setdefault(other.name, set()).update(d for day in failed for d in clip(window.days(day)))
     return relevant

@@ -106,8 +106,9 @@ class Step:
         except (InputsChanged, NotRecorded):
             raise
         except Exception as error:
-            # Spark drops the work on all files for one that it cannot read.
-            of_days = self.table.source() and not isinstance(error, NOT_OF_DAYS)
+            # Spark drops the work on all files for one that it cannot read. Days of a table that reads itself stay together:
+            # by itself, a day would be computed as if those before it did not exist.
+            of_days = self.table.source() and not self.table.needs_itself() and not isinstance(error, NOT_OF_DAYS)
             built = self._one_by_one(due, accepted, versions) if of_days and len(due.compute) > 1 else []
             if not built:
                 self._fail(dict.fromkeys(due.compute, _text(error)), due)

@@ -1,6 +1,7 @@
 """`backfill status` on a lake with one table, and the sample as its landing area. No Spark."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,21 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
 @pytest.mark.parametrize(("last", "code"), [("2019-08-15", 0), ("2019-08-18", 1)], ids=["all are", "some are not"])
 def test_a_check_ends_with_1_unless_every_day_is_up_to_date(home, last, code):
     assert asked("--target", NAME, "--check", home=home, last=last).exit_code == code
+
+
+@pytest.mark.parametrize("log", [b"", b"{nonsense"], ids=["empty", "not JSON"])
+def test_a_table_whose_log_cannot_be_read_is_named_and_hinders_no_other(home, tmp_path, log):
+    copy = tmp_path / "home"
+    shutil.copytree(home, copy)
+    (copy / "lake" / NAME / "_delta_log" / f"{0:020}.json").write_bytes(log)
+    printed = asked(home=copy)
+    assert printed.exit_code == 0
+    assert "outdated: not as it was built: 2019-08-15" in printed.stdout
+    assert f"The Delta table {copy}/lake/{NAME} cannot be read" in " ".join(printed.stdout.split())
+    env = CALENDAR | {"BACKFILL_HOME": str(copy)}
+    plan = ["plan", "--partitions", "2019-08-15", "--target", "raw/outage_events", "--json"]
+    planned = CliRunner().invoke(app, plan, env=env)
+    assert (planned.exit_code, "raw/outage_events" in planned.stdout) == (0, True)
 
 
 def test_columns_that_are_not_as_declared_are_said_and_a_plan_says_them_too(tmp_path):

@@ -124,3 +124,17 @@ def test_something_else_at_the_address_is_unavailable(body):
     dagster = Dagster("http://dagster", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body)))
     with pytest.raises(ServiceUnavailable, match="not as a Dagster webserver"):
         dagster.ask("{ version }")
+
+
+def test_a_password_in_the_address_is_sent_and_in_no_message():
+    asked = []
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get("authorization"))
+        raise httpx.ConnectError("refused")
+
+    dagster = Dagster("http://ada:s3cret@dagster:3000", transport=httpx.MockTransport(transport))
+    with pytest.raises(ServiceUnavailable, match="No Dagster webserver answers at http://dagster:3000 ") as refused:
+        dagster.ask("{ version }")
+    assert asked == ["Basic YWRhOnMzY3JldA=="]
+    assert "s3cret" not in f"{refused.value}{dagster!r}"

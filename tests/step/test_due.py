@@ -44,6 +44,21 @@ def test_on_a_growing_calendar_a_day_is_first_built_when_the_days_it_waits_for_a
     assert list(sorted_out(history, [7, 8], accepted, calendar=growing).not_due) == days(8)
 
 
+def test_a_day_that_is_up_to_date_stays_so_when_the_calendar_begins_earlier():
+    accepted = up_to_date(history, [3], built(outages, 3))
+    assert sorted_out(history, [3], accepted).up_to_date == days(3)
+    assert sorted_out(history, [3], accepted, force=days(3)).blocked == {
+        day(3): "needs features/h 2019-08-17, of which there is no accepted build"
+    }
+
+
+def test_rows_written_before_the_first_day_of_a_table_block_nothing():
+    late = replace(updates, first_day=day(4))
+    reader = replace(outages, reads={"updates": window(late, first=-2, last=2)})
+    accepted, rewritten = built(late, 2, 3, 4, 5, 6), {(late.name, day(3)): "it was rewritten by commit 7 (DELETE)"}
+    assert sorted_out(reader, [4], accepted, rewritten=rewritten).compute == days(4)
+
+
 @pytest.mark.parametrize(("skip", "blocked"), [(False, [8, 9]), (True, [])], ids=["by hand", "at night"])
 def test_a_step_is_blocked_on_days_that_are_not_due_and_the_nightly_run_leaves_them_out(tmp_path, skip, blocked):
     workspace = workspace_of([raw, updates, outages, history], Calendar(day(0), today=lambda: day(10)), str(tmp_path))

@@ -123,3 +123,24 @@ def test_a_commit_whose_writer_died_unrecorded_is_recorded_before_a_later_one_hi
     assert [(b.day, b.run, b.outcome) for b in built.lake.ledger.builds({OUTAGES: None})[-3:]] == [
         (day(1), "the other", "accepted"), (day(1), "mine", "accepted"), (day(2), "mine", "unchanged"),
     ]  # fmt: skip
+
+
+def test_a_file_that_is_written_again_with_the_same_lines_while_it_is_read_is_read_again(built):
+    """In the middle of such a write, Spark reads a part of the file; before and after it, its contents are the same."""
+    file = built.write(day(1), [*arriving(1, 0, 1, 2, began=1), *arriving(1, 3, began=1)])
+    whole, calls = file.read_bytes(), []
+    plain = built.table(RAW)
+
+    def compute(lines):
+        calls.append(1)
+        if len(calls) > 1:
+            return plain.compute(lines=lines)
+        file.write_bytes(whole.splitlines(keepends=True)[0])
+        rows = plain.compute(lines=lines).localCheckpoint()
+        file.write_bytes(whole)
+        return rows
+
+    built.run(days(1), [REJECTED])
+    (build,) = built.run(days(1), replace(plain, compute=compute), run="mine")[RAW].built
+    assert (build.rows, len(calls)) == (4, 2)
+    assert len(built.rows(RAW, days(1))) == 4
