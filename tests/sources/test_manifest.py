@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,4 +93,5 @@ def test_what_could_not_be_read_is_read_once_it_can(tmp_path):
     manifest, file = Manifest(clock=in_a_minute), tmp_path / "a.jsonl"
     assert manifest.contents([file])[file].fault
     put(tmp_path, "a.jsonl")
-    assert manifest.contents([file])[file] == FileContents(len(LINE), manifest.contents([file])[file].content, 1, len(LINE) - 1)
+    contents = manifest.contents([file])[file]
+    assert replace(contents, stamp="") == FileContents(len(LINE), contents.content, 1, len(LINE) - 1)
