@@ -17,7 +17,7 @@ from backfill_assets.orchestration.assets import asset_of, executor  # noqa: E40
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
 from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
 from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
-from backfill_assets.orchestration.spark import SparkResource, spark_resource  # noqa: E402
+from backfill_assets.orchestration.spark import SparkResource, for_each_run, spark_resource  # noqa: E402
 from backfill_assets.workspace import Workspace  # noqa: E402
 
 REBUILD = (
@@ -32,6 +32,6 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         assets=[asset_of(table, workspace) for table in workspace.tables],
         jobs=[define_asset_job("rebuild", AssetSelection.all(), description=REBUILD), *plan_jobs(workspace)],
         schedules=[nightly_schedule(workspace)],
-        resources={"spark": spark or spark_resource(workspace.settings), "options": RebuildOptions()},
+        resources={"spark": for_each_run(spark or spark_resource(workspace.settings)), "options": RebuildOptions()},
         executor=executor,
     )

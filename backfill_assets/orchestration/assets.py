@@ -20,6 +20,7 @@ from dagster import (
     DailyPartitionsDefinition,
     Failure,
     FreshnessPolicy,
+    ResourceParam,
     RetryRequested,
     TimeWindowPartitionMapping,
     in_process_executor,
@@ -107,7 +108,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=workspace.settings.days_per_run),
         pool=table.pool,
     )
-    def build(context: AssetExecutionContext, spark: SparkResource, options: RebuildOptions) -> Iterator[Any]:
+    def build(context: AssetExecutionContext, spark: ResourceParam[SparkResource], options: RebuildOptions) -> Iterator[Any]:
         names_days = context.has_partition_key or context.has_partition_key_range
         if not names_days and context.selected_asset_keys:
             raise Failure(NO_DAYS, allow_retries=False)

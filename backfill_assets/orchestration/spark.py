@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
+from dagster import ResourceDefinition
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
@@ -39,3 +40,10 @@ class SparkResource(LazyPySparkResource):
 
 def spark_resource(settings: Settings) -> SparkResource:
     return SparkResource(spark_config=session_conf(settings))
+
+
+def for_each_run(spark: SparkResource) -> ResourceDefinition:
+    """A resource like `spark` for every run. It has no configuration: rows depend on what a launchpad could change there."""
+    return ResourceDefinition(
+        lambda _: type(spark)(spark_config=spark.spark_config), config_schema={}, description=type(spark).__doc__
+    )

@@ -236,11 +236,17 @@ def test_a_spark_setting_that_comes_too_late_fails_the_step_once(site):
     assert site.world.versions() == dict.fromkeys(NAMES, -1)
 
 
-def test_a_write_mode_nobody_knows_is_refused_before_anything_starts(site):
+@pytest.mark.parametrize(
+    "resources",
+    [
+        pytest.param({"options": {"config": {"write_mode": "delete"}}}, id="a write mode that there is not"),
+        pytest.param({"spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}}, id="settings of Spark"),
+    ],
+)
+def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(site, resources):
     with pytest.raises(DagsterInvalidConfigError):
         site.defs.resolve_job_def("rebuild").execute_in_process(
-            run_config={"resources": {"options": {"config": {"write_mode": "delete"}}}},
-            instance=site.instance, tags={START: str(FOUR[0]), END: str(FOUR[-1])},
+            run_config={"resources": resources}, instance=site.instance, tags={START: str(FOUR[0]), END: str(FOUR[-1])},
         )  # fmt: skip
     assert not (site.world.root / "_ledger").exists()
 
@@ -255,8 +261,8 @@ def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(
     }  # fmt: skip
 
 
-def test_every_table_is_an_asset_with_a_check_for_each_rule(site):
+def test_every_table_is_an_asset_with_a_check_for_each_rule_which_blocks_if_it_refuses_days(site):
     graph = site.defs.resolve_asset_graph()
     for table in site.world.tables:
-        names = {key.name for key in graph.asset_check_keys if key.asset_key == asset_key(table)}
-        assert names == {rule.name for rule in table.rules}
+        checks = {key.name: graph.get(key).blocking for key in graph.asset_check_keys if key.asset_key == asset_key(table)}
+        assert checks == {rule.name: rule.severity == "error" for rule in table.rules}
