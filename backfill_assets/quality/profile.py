@@ -6,7 +6,7 @@ different rows, about one pair in 10^19 would.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import reduce
@@ -22,6 +22,7 @@ from backfill_assets.quality.day import DayProfile
 SAMPLE_SIZE = 20
 ROWS_SHOWN = 5
 LONGEST_SHOWN = 300  # characters of one value
+COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
 # By itself Spark writes times as JSON to the millisecond only.
 WHOLE_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -133,16 +134,20 @@ def fingerprint(rows: int, high: int, low: int) -> str:
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
     """How many keys stand more than once in each day that has such."""
-    counted = rows.groupBy(*dict.fromkeys([day, *key])).count().where("count > 1")
-    return {row[day]: row["count"] for row in counted.groupBy(day).count().collect()}
+    repeated = _repeated(rows, dict.fromkeys([day, *key]))
+    return {row[day]: row[COUNT] for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(COUNT)).collect()}
+
+
+def _repeated(rows: DataFrame, key: Iterable[str]) -> DataFrame:
+    """The keys that stand more than once."""
+    return rows.groupBy(*key).agg(F.count(F.lit(1)).alias(COUNT)).where(F.col(COUNT) > 1).drop(COUNT)
 
 
 def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None) -> list[str]:
     """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
     offending = rows.where(F.col(day) == F.lit(on))
     if condition is None:
-        repeated = offending.groupBy(*key).count().where("count > 1").drop("count")
-        offending = offending.join(repeated, on=list(key), how="left_semi").orderBy(*key)
+        offending = offending.join(_repeated(offending, key), on=list(key), how="left_semi").orderBy(*key)
     else:
         offending = offending.where(condition)
     shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()

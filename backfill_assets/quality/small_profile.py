@@ -91,8 +91,9 @@ def _samples(values: pa.ChunkedArray) -> list[str]:
 
 def _repeated(rows: pa.Table, key: Sequence[str]) -> int:
     """How many keys stand more than once."""
-    columns = {name: _groupable(rows[name]) for name in key}
-    counts = pa.table(columns).group_by(list(key)).aggregate([([], "count_all")])["count_all"]
+    # Numbers for names: Arrow's own for the count, `count_all`, may be one of the key.
+    columns = {str(n): _groupable(rows[name]) for n, name in enumerate(key)}
+    counts = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])["count_all"]
     return int(pc.sum(pc.greater(counts, 1)).as_py() or 0)
 
 

@@ -156,6 +156,13 @@ def test_keys_that_stand_more_than_once_in_a_day_are_counted_and_a_null_is_a_val
     assert repeated_keys(rows, day="day", key=["k", "i"]) == {at: count for at, count in repeated.items() if count}
 
 
+def test_a_key_may_have_any_name_that_a_column_may_have(spark):
+    rows = spark.createDataFrame([(day(0), "a", 1), (day(0), "a", 2), (day(0), "b", 3)], "count DATE, rows STRING, day INT")
+    assert repeated_keys(rows, day="count", key=["rows"]) == {day(0): 1}
+    shown = offending_rows(rows, day="count", on=day(0), key=["count", "rows"], condition=None)
+    assert sorted(json.loads(row)["day"] for row in shown) == [1, 2]
+
+
 @pytest.fixture(scope="module")
 def keyed(spark):
     first = [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("c", 6), ("d", 7), ("d", 8)]

@@ -1,11 +1,13 @@
 """The profile of a small slice, made of Arrow in this process: the same as Spark's own."""
 
 from dataclasses import replace
+from datetime import date
 
+import pyarrow as pa
 import pytest
 
 from backfill_assets.quality.profile import profiles, repeated_keys
-from backfill_assets.quality.small_profile import small_profiles, with_figures
+from backfill_assets.quality.small_profile import HASH, small_profiles, with_figures
 from tests.quality.rows_of_any_kind import ROWS, frame
 
 
@@ -42,3 +44,11 @@ def test_keys_repeat_where_they_do_for_spark(spark, key, values):
     table = with_figures(rows, measures={}, samples={}).toArrow()
     (profile,) = small_profiles(table, day="day", about=None, key=["value"], measures=[], samples=[]).values()
     assert {profile.day: profile.repeated_keys} == repeated_keys(rows, day="day", key=["value"])
+
+
+@pytest.mark.parametrize("name", ["count", "count_all", "rows", "value"])
+def test_a_key_may_have_any_name_that_a_column_may_have(name):
+    on = [date(2019, 9, 1)] * 3
+    table = pa.table({"day": on, name: ["a", "a", "b"], HASH: [1, 1, 2]})
+    (profile,) = small_profiles(table, day="day", about=None, key=[name], measures=[], samples=[]).values()
+    assert profile.repeated_keys == 1
