@@ -52,7 +52,7 @@ def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
 
 
 def delta_type(kind: str) -> str:
-    """Delta's name of an SQL type in upper case, such as BIGINT, `DECIMAL(9, 2) NOT NULL`, or of a nested one: struct, map."""
+    """Delta's name of an SQL type in upper case, such as BIGINT, `DECIMAL(9, 2)`, or of a nested one: struct, map."""
     if decimal := DECIMAL.match(kind):
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     word = re.split(r"\W", kind, maxsplit=1)[0]

@@ -32,14 +32,18 @@ def metadata_of(table: Table, lake: Lake) -> dict[str, Any]:
 
 
 def schema_of(table: Table) -> TableSchema:
-    """The declared columns with their types and descriptions; those of a key of one column are unique."""
+    """The declared columns with their types and descriptions.
+
+    The day, and columns of which a rule refuses every null, are required; the column of a key of one is unique.
+    """
+    required = {table.partition_by, *(name for rule in table.rules if rule.name == "no_nulls" for name in rule.columns)}
     return TableSchema(
         [
             TableColumn(
                 name,
-                type=kind.partition(" COMMENT ")[0].removesuffix(" NOT NULL"),
+                type=kind.partition(" COMMENT ")[0],
                 description=table.descriptions.get(name),
-                constraints=TableColumnConstraints(nullable=not kind.endswith("NOT NULL"), unique=list(table.key) == [name]),
+                constraints=TableColumnConstraints(nullable=name not in required, unique=list(table.key) == [name]),
             )
             for name, kind in types_of(table.columns).items()
         ]

@@ -4,44 +4,46 @@ import re
 from collections.abc import Mapping, Sequence
 
 from backfill_assets.quality.rule import Rule
+from backfill_assets.tables.column_types import QUOTED, refusal
 
 # Spark, Delta and the readers of Delta tables agree on these without quoting.
 NAME = re.compile(r"(?!__)[A-Za-z_]\w*", re.ASCII)
 
 
+PIECE = re.compile(rf"{QUOTED}|.", re.DOTALL)
+
+
 def types_of(columns: str) -> dict[str, str]:
-    """Each column's type, in upper case. ValueError for a name that needs quoting or stands twice, and for VARCHAR and CHAR.
+    """Each column's type, in upper case. ValueError for a name that needs quoting or stands twice, and for a type that no
+    table can hold.
 
     Names that begin with two underscores are this project's own.
     """
     types: dict[str, str] = {}
-    for part in _split(columns):
-        name, _, kind = part.strip().partition(" ")
-        if not NAME.fullmatch(name) or not kind.strip():
+    for part in map(str.strip, _split(columns)):
+        name, _, kind = " ".join(part.split()).partition(" ")
+        if not NAME.fullmatch(name) or not kind:
             raise ValueError(
-                f"{part.strip()!r} is not a column: write NAME TYPE, the name in letters, digits and underscores, and not "
+                f"{part!r} is not a column: write NAME TYPE, the name in letters, digits and underscores, and not "
                 "beginning with two of those"
             )
-        if re.match(r"(VAR)?CHAR\b", kind.strip(), re.IGNORECASE):
-            raise ValueError(
-                f"{part.strip()!r}: Spark computes no columns of that type; write STRING, and a rule for the length"
-            )
+        if why := refusal(name, kind):
+            raise ValueError(f"{part!r}: {why}")
         if name.lower() in map(str.lower, types):
             raise ValueError(f"two columns are named {name}")
-        types[name] = kind.strip().upper()
+        types[name] = kind.upper()
     return types
 
 
 def _split(columns: str) -> list[str]:
     """The text between the commas that are not within brackets or quotes."""
-    parts, depth, quoted = [""], 0, False
-    for letter in columns:
-        quoted ^= letter == "'"
-        depth += 0 if quoted else (letter in "<(") - (letter in ">)")
-        if letter == "," and not depth and not quoted:
+    parts, depth = [""], 0
+    for piece in PIECE.findall(columns):
+        depth += (piece in "<(") - (piece in ">)")
+        if piece == "," and not depth:
             parts.append("")
         else:
-            parts[-1] += letter
+            parts[-1] += piece
     return parts
 
 
@@ -58,7 +60,7 @@ def refuse_wrong_columns(
     """ValueError for a day that is no DATE, and for a key or a rule that names what the table does not have."""
     types = types_of(columns)
     for argument, column in (("partition_by", partition_by), ("fingerprint_by", fingerprint_by)):
-        if column is not None and not re.fullmatch(r"DATE( NOT NULL)?( COMMENT .*)?", types.get(column, "")):
+        if column is not None and not re.fullmatch(r"DATE( COMMENT .*)?", types.get(column, "")):
             raise ValueError(f"{argument}={column!r} must be a column of type DATE; the columns are {columns}")
     unknown = [column for column in key if column not in types]
     if unknown:

@@ -135,8 +135,8 @@ def table(
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
-    that is no DATE, column names that need quoting, a key or a rule that names no column, unusable owners and tags, and a
-    function whose source cannot be read.
+    that is no DATE, column names that need quoting, types that no table can hold, a key or a rule that names no column,
+    unusable owners and tags, and a function whose source cannot be read.
     """
     refuse_unusable_labels(name, owners, tags or {})
     not_rules = [rule for rule in rules if not isinstance(rule, Rule)]

@@ -11,6 +11,8 @@ from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.orchestration.asset_metadata import metadata_of, schema_of
 from backfill_assets.orchestration.assets import spec_of
+from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.rules import no_nulls, nulls_at_most
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from tests.plan.graphs import CALENDAR
@@ -19,12 +21,13 @@ from tests.plan.workspaces import workspace_of
 PARTITIONS = DailyPartitionsDefinition("2019-08-15")
 
 
-def declared(**labels) -> Table:
+def declared(*rules: Rule, **labels) -> Table:
     @table(
         "features/labelled",
         partition_by="outage_day",
-        columns="outage_day DATE NOT NULL, n DECIMAL(9, 2) COMMENT 'unused, here'",
+        columns="outage_day DATE, n DECIMAL(9, 2) COMMENT 'unused, here'",
         reads={"daily": same_day(region_daily)},
+        rules=rules,
         version="1",
         **labels,
     )
@@ -45,9 +48,11 @@ def test_every_column_of_the_bundled_tables_has_its_type_and_a_description(of):
     assert [column.name for column in columns if not re.fullmatch(r"[A-Z].*\.", column.description or "")] == []
 
 
-def test_constraints_and_comments_are_not_part_of_a_type():
-    found = [(c.name, c.type, c.constraints.nullable, c.constraints.unique) for c in schema_of(declared(key=["n"])).columns]
-    assert found == [("outage_day", "DATE", False, False), ("n", "DECIMAL(9, 2)", True, True)]
+@pytest.mark.parametrize(("rules", "nullable"), [([], True), ([nulls_at_most(0.1, "n")], True), ([no_nulls("n")], False)])
+def test_a_column_is_required_if_a_rule_refuses_its_nulls_and_a_comment_is_not_part_of_a_type(rules, nullable):
+    columns = schema_of(declared(*rules, key=["n"])).columns
+    shown = [(c.name, c.type, c.constraints.nullable, c.constraints.unique) for c in columns]
+    assert shown == [("outage_day", "DATE", False, False), ("n", "DECIMAL(9, 2)", nullable, True)]
 
 
 def test_an_asset_says_where_its_table_and_its_code_are_and_whose_it_is(tmp_path):

@@ -1,12 +1,16 @@
 """What may be declared of a table's columns: judged when it is declared, not when its first day is committed."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from backfill_assets.lake.columns import DELTA_TYPES
+from backfill_assets.lake.reading import schema_of
 from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, unique_key, unparsed_at_most
 from backfill_assets.sources.landing import Landing
+from backfill_assets.tables.column_types import TYPES
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table, table
 from backfill_assets.tables.windows import SliceDays
@@ -27,6 +31,88 @@ def test_columns_are_read_with_their_types():
         "day": "DATE", "prices": "MAP<STRING, DECIMAL(9,2)> COMMENT 'IN CENTS, NOT EUROS'", "s": "STRUCT<A: INT, B: INT>",
     }  # fmt: skip
     assert declared().partition_by == "day"
+
+
+@pytest.mark.parametrize(
+    ("columns", "types"),
+    [
+        pytest.param("day\tDATE,\nn  INT", {"day": "DATE", "n": "INT"}, id="tabs and lines"),
+        pytest.param(
+            r"a INT COMMENT 'it\'s, so', b INT", {"a": r"INT COMMENT 'IT\'S, SO'", "b": "INT"}, id="a quote in a quote"
+        ),
+        pytest.param("""a INT COMMENT "a, 'b", b INT""", {"a": """INT COMMENT "A, 'B\"""", "b": "INT"}, id="double quotes"),
+    ],
+)
+def test_columns_are_told_apart_however_they_are_written(columns, types):
+    assert types_of(columns) == types
+
+
+NESTED = (
+    "ARRAY<STRING>", "MAP<STRING, ARRAY<DECIMAL(9, 2)>>", "STRUCT<a: INT, b STRING COMMENT 'x, >y', `c d`: MAP<INT,INT>>",
+    "array < struct < default : timestamp_ntz > >",
+)  # fmt: skip
+
+
+KINDS = (*DELTA_TYPES, "decimal(38)", "NUMERIC (9 , 9)", "INT COMMENT 'NOT NULL'", *NESTED)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_type_that_a_table_can_hold_is_taken(kind):
+    assert types_of(f"n {kind}") == {"n": kind.upper()}
+
+
+def test_spark_reads_every_type_that_is_taken(spark):
+    columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(KINDS))
+    assert schema_of(spark, columns).names == list(types_of(columns))
+
+
+def test_the_types_that_are_taken_are_those_that_have_a_name_in_delta():
+    assert set(DELTA_TYPES) == TYPES
+
+
+ONE_OF = "is not the type of a column; write BIGINT, BINARY, .* or ARRAY<>, MAP<,> and STRUCT<> of these"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        pytest.param(
+            "VARCHAR(3)", "Spark computes no columns of that type; write STRING, and a rule for the length", id="text"
+        ),
+        pytest.param("ARRAY<CHAR(3)>", "Spark computes no columns of that type; write STRING", id="text in a list"),
+        pytest.param(
+            "INT NOT NULL",
+            r"no table is held to NOT NULL; leave it out, and write the rule rules\.no_nulls\('n'\)",
+            id="not null",
+        ),
+        pytest.param("STRUCT<a: INT NOT NULL>", "no table is held to NOT NULL; leave it out", id="not null within"),
+        pytest.param(
+            "STRING COLLATE UTF8_LCASE", "keys and fingerprints compare text letter by letter; leave COLLATE out", id="collated"
+        ),
+        pytest.param("STRUCT<a: STRING collate UTF8_LCASE>", "leave COLLATE out", id="collated within"),
+        pytest.param("INT DEFAULT 5", "a column holds what the function computes; leave DEFAULT out", id="a default"),
+        pytest.param("INT GENERATED ALWAYS AS (1)", "leave GENERATED out", id="generated"),
+        pytest.param("FOO", ONE_OF, id="an unknown type"),
+        pytest.param("VARIANT", ONE_OF, id="variant"),
+        pytest.param("{x}", ONE_OF, id="no word"),
+        pytest.param("TIME(6)", ONE_OF, id="a time of day"),
+        pytest.param("INTERVAL YEAR TO MONTH", ONE_OF, id="an interval"),
+        pytest.param("VOID", ONE_OF, id="nulls only"),
+        pytest.param("INT INT", ONE_OF, id="a type twice"),
+        pytest.param("STRUCT<>", ONE_OF, id="an empty struct"),
+        pytest.param("ARRAY", ONE_OF, id="a list of nothing"),
+        pytest.param("ARRAY<INT", ONE_OF, id="a bracket that is not closed"),
+        pytest.param("MAP<STRING>", ONE_OF, id="a map without values"),
+        pytest.param("MAP<STRING, FOO>", ONE_OF, id="an unknown type within"),
+        pytest.param(
+            "DECIMAL(39, 2)", "a decimal has 1 to 38 digits, and no more of them after the point", id="too many digits"
+        ),
+        pytest.param("ARRAY<DEC(2, 3)>", "a decimal has 1 to 38 digits", id="more digits after the point than there are"),
+    ],
+)
+def test_types_that_no_table_can_hold_are_refused_when_they_are_declared(kind, message):
+    with pytest.raises(ValueError, match=f"raw/a: 'n {re.escape(kind)}': .*{message}"):
+        declared(columns=f"day DATE, n {kind}")
 
 
 declared_once = declared()
