@@ -3,10 +3,13 @@
 import json
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date
 from typing import Any, NamedTuple
 
 from deltalake import DeltaTable, Schema
 
+from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import UsageError
 
 # SQL names of types by those that Delta keeps in a table's schema.
@@ -87,10 +90,11 @@ def refuse_other_columns(folder: str, columns: str) -> None:
         )
 
 
-def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
+def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSet[date], days: AbstractSet[date]) -> Schema:
     """The table's columns, and after them those that only `columns` has; UsageError where a type is another.
 
-    Nothing else refuses that: the library takes the columns of an overwrite for the table's from then on.
+    Nothing else refuses that: the library takes the columns of an overwrite for the table's from then on. The commit is of
+    `days`, and leaves the files of the days `kept`.
     """
     stored, declared = json.loads(table.schema().to_json())["fields"], _nullable(json.loads(columns))["fields"]
     types = {field["name"]: field["type"] for field in stored}
@@ -107,10 +111,13 @@ def merged_schema(table: DeltaTable, columns: str, folder: str) -> Schema:
         if field["name"] in types and _nullable(types[field["name"]]) != field["type"]
     ]
     if changed:
+        name = "/".join(folder.rsplit("/", 2)[1:])
         raise UsageError(
-            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. Rebuild all days of the "
-            "table in one run: `backfill run --partitions FIRST..LAST --target TABLE --canary 0 --days-per-run 10000 --yes`. "
-            "Or declare the types as they were, or give the columns other names."
+            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A type changes in the commit that "
+            f"replaces all days of the table, and this one does not replace {ranges(kept)}. Rebuild all days in one run: "
+            f"`backfill run --partitions {days_as_typed(kept | days)} --target {name} --canary 0 --days-per-run 10000 --yes`. "
+            f"What to do about days outside the table's calendar, `backfill status --target {name}` says. Or declare the types "
+            "as they were, or give the columns other names."
         )
     new = [field for field in declared if field["name"] not in types]
     return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()

@@ -17,6 +17,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
 from backfill_assets.lake.ledger import Ledger, open_table, version_of
 from backfill_assets.lake.locks import writing
+from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import commit_metadata, version_with
 from backfill_assets.lake.rewritten import data_files, renamed_columns
@@ -26,7 +27,9 @@ COMMIT_RETRIES = 200
 
 
 class Commit(Protocol):
-    """Put accepted `days` into the table at `folder` in one commit that carries `metadata`; the version they stand in.
+    """Put accepted `days` into the table at `folder`, which is partitioned by `column`, in one commit that carries `metadata`.
+
+    Answers the version they stand in.
 
     Raises CommitFailedError, and commits nothing, if the table has had another commit since it was opened as `table` (None: if
     there is one now).
@@ -34,6 +37,9 @@ class Commit(Protocol):
 
     @property
     def folder(self) -> str: ...
+
+    @property
+    def column(self) -> str: ...
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int: ...
 
@@ -68,6 +74,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
     table = open_table(commit.folder)
+    refuse_other_partitioning(commit.folder, table, commit.column)
     _refuse_other_features(commit.folder, table)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]

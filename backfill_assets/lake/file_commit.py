@@ -68,11 +68,11 @@ class FileCommit:
         """The declared columns, once no file of other ones is left in the table; until then the stored ones and the new."""
         if not differing(table, self.columns):
             return table.schema()
-        others = {day for day, _, _ in day_files(table)} - days
-        if not others and not self.append_as:
+        kept = {day for day, _, _ in day_files(table)} - (set() if self.append_as else days)
+        if not kept and not self.append_as:
             return delta_schema(self.columns)
-        merged, gone = merged_schema(table, self.columns, self.folder), undeclared(table, self.columns)
-        if gone and not self.append_as and others <= set(self.rebuilt()):
+        merged, gone = merged_schema(table, self.columns, self.folder, kept, days), undeclared(table, self.columns)
+        if gone and not self.append_as and kept <= set(self.rebuilt()):
             return Schema([field for field in merged.fields if field.name not in gone])
         return merged
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.slice import DataFile, Slice, files_of
 
 # Spark looks at each path it is given; a table's own log is quicker from here on.
@@ -33,7 +34,11 @@ class SliceReader:
 
     @cached_property
     def _table(self) -> DeltaTable | None:
-        return DeltaTable(self.folder, version=self.slice.version) if self.slice.version >= 0 and self.slice.days else None
+        if self.slice.version < 0 or not self.slice.days:
+            return None
+        table = DeltaTable(self.folder, version=self.slice.version)
+        refuse_other_partitioning(self.folder, table, self.slice.column)
+        return table
 
     @cached_property
     def _files(self) -> list[DataFile]:

@@ -5,10 +5,11 @@ from datetime import date
 
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import Calendar, days_as_typed
-from backfill_assets.errors import TableUnreadable
+from backfill_assets.calendar import Calendar, days_as_typed, ranges
+from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, changes
 from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.partitioning import other_partitioning
 from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.tables.columns import types_of
@@ -20,15 +21,19 @@ def column_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequence
     """Of each table whose columns in the lake are not the declared ones, a sentence for each kind of difference.
 
     With the `chunks` of a plan, also whether its commits will be refused: a type changes only where one chunk has all days.
+    Raises UsageError then for a table that is partitioned by another column: none of its days could be built.
     """
     lines: dict[str, list[str]] = {}
     for table in tables:
-        stored = _stored(workspace.lake.path(table.name))
-        if stored and (changed := changes(stored, types_of(table.columns))):
-            days = {day for day, _, _ in day_files(stored)}
-            lines[table.name] = list(_lines(table.name, changed, days))
-            if changed.retyped and chunks is not None and not any(days <= set(c.days.get(table.name, ())) for c in chunks):
-                lines[table.name].append(_refused(table.name, days, workspace.calendar))
+        folder = workspace.lake.path(table.name)
+        stored = _stored(folder)
+        if stored and (other := other_partitioning(stored, table.partition_by)):
+            advice = _made_anew(table, folder, workspace.calendar)
+            if chunks is not None:
+                raise UsageError(f"{table.name} cannot be built: its folder {folder} {other}. Nothing was planned. {advice}")
+            lines[table.name] = [f"{table.name} will be refused: its folder {folder} {other}. {advice}"]
+        elif stored and (changed := changes(stored, types_of(table.columns))):
+            lines[table.name] = list(_lines(table, stored, changed, folder, workspace.calendar, chunks))
     return lines
 
 
@@ -40,16 +45,27 @@ def _stored(folder: str) -> DeltaTable | None:
         return None
 
 
-def _refused(name: str, days: set[date], calendar: Calendar) -> str:
-    outside = sorted(day for day in days if day not in calendar)
-    more = f" First set BACKFILL_FIRST_DAY so that the calendar has {outside[0]}." if outside else ""
+def _made_anew(table: Table, folder: str, calendar: Calendar) -> str:
     return (
-        f"{name} will be refused: a type changes in the commit that replaces all {len(days)} days, and no chunk has them all."
-        f"{more} Type `backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 --days-per-run 10000 --yes`."
+        "Delta keeps the column that a table was made with. Move that folder away, or remove it, then type "
+        f"{_all_days(table, calendar)}. Or declare partition_by as it was."
     )
 
 
-def _lines(name: str, changed: ColumnChanges, days: set[date]) -> Iterator[str]:
+def _all_days(table: Table, calendar: Calendar) -> str:
+    of_table = table.calendar_of(calendar)
+    return f"`backfill run --partitions {of_table.first}..{of_table.last} --target {table.name} --yes`"
+
+
+def _lines(
+    table: Table,
+    stored: DeltaTable,
+    changed: ColumnChanges,
+    folder: str,
+    calendar: Calendar,
+    chunks: Sequence[Chunk] | None,
+) -> Iterator[str]:
+    name, days = table.name, {day for day, _, _ in day_files(stored)}
     if changed.new:
         yield f"{name} gets {', '.join(changed.new)} with the first day built; days built before then hold null."
     if changed.gone:
@@ -61,3 +77,28 @@ def _lines(name: str, changed: ColumnChanges, days: set[date]) -> Iterator[str]:
         )
     if changed.retyped:
         yield f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)} day(s) at once."
+        of_table = table.calendar_of(calendar)
+        all_at_once = f"`backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 --days-per-run 10000 --yes`"
+        replaces_all = f"{name} will be refused: a type changes in the commit that replaces all {len(days)} days, and"
+        if outside := sorted(day for day in days if day not in of_table):
+            # Their files are not dropped with the commit: a rebuild leaves alone the days that nobody named.
+            yield (
+                f"{replaces_all} no run builds {ranges(outside)}, outside its calendar. Either "
+                f"{_bring_in(outside, table, calendar)}, then type {all_at_once}. Or, if these days are not wanted any more, "
+                f"move {folder} away, then type {_all_days(table, calendar)}."
+            )
+        elif chunks is not None and not any(days <= set(chunk.days.get(name, ())) for chunk in chunks):
+            yield f"{replaces_all} no chunk has them all. Type {all_at_once}."
+
+
+def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> str:
+    """What must be set so that the table's calendar has these days."""
+    first, last = outside[0], outside[-1]
+    settings = []
+    if first < calendar.first:
+        settings.append(f"set BACKFILL_FIRST_DAY to {first} or earlier")
+    if last > calendar.last:
+        settings.append(f"set BACKFILL_LAST_DAY to {last} or later")
+    if table.first_day and first < table.first_day:
+        settings.append(f"declare the table with first_day={first} or earlier")
+    return " and ".join(settings)

@@ -55,9 +55,9 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     plan = _new(selection, graph, request.options(settings.days_per_run), plans)
     guard(plan, workspace, yes=request.yes)
     history.refuse_overlap(plan, plans)
-    plans.keep(plan)
     tables = [table for table in workspace.tables if table.name in plan.code]
     columns = chain(*column_lines(workspace, tables, plan.chunks).values())
+    plans.keep(plan)
     return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)), list(columns))
 
 

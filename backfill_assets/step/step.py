@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
 from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.step.audit import audit
@@ -134,6 +136,8 @@ class Step:
     def _attempt(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
         started = time.monotonic()
         table, request, workspace = self.table, self.request, self.workspace
+        folder = workspace.lake.path(table.name)
+        refuse_other_partitioning(folder, open_table(folder), table.partition_by)  # here, before hours of computing
 
         def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:
             seconds = (time.monotonic() - started) / len(judgements)

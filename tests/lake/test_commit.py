@@ -129,13 +129,29 @@ def test_a_column_that_is_not_declared_any_more_goes_with_the_last_day_that_was_
 
 def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    with pytest.raises(UsageError, match=r"another type: n is integer, now long.*--days-per-run 10000 --yes"):
+    refused = (
+        rf"n is integer, now long\..* does not replace {SECOND}\..* --partitions {FIRST}\.\.{SECOND} --target raw/a --canary 0"
+    )
+    with pytest.raises(UsageError, match=refused):
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]
     given.commit((FIRST, 2**40), (SECOND, 4), days=(FIRST, SECOND), columns="day DATE, n BIGINT")
     for seen in (given.by_delta, given.by_slice, given.by_library, given.by_duckdb):
         assert seen(1) == [(FIRST, 2**40), (SECOND, 4)], seen.__name__
         assert seen(0) == [(FIRST, 1), (SECOND, 2)], seen.__name__
+
+
+@pytest.mark.parametrize(("partitioned", "by"), [(["n"], "n"), ([], "no column")], ids=["by another column", "by none"])
+def test_nothing_is_committed_to_a_table_that_is_partitioned_otherwise(given, partitioned, by):
+    rows = given.spark.createDataFrame([(FIRST, 1)], "day DATE, n INT")
+    rows.write.format("delta").partitionBy(*partitioned).save(given.folder)
+    with pytest.raises(
+        UsageError, match=rf"is partitioned by {by}, and declared with partition_by='day'.*--target raw/a --yes"
+    ):
+        given.commit((FIRST, 2), days=(FIRST,), columns="day DATE, n INT")
+    assert given.by_delta() == given.by_library() == [(FIRST, 1)]
+    with pytest.raises(UsageError, match=f"is partitioned by {by}"):
+        given.by_slice(0)
 
 
 def test_a_column_that_is_required_may_be_null_in_the_table():

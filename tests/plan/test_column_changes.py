@@ -6,10 +6,14 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import delta_schema, delta_type
 from backfill_assets.lake.reading import schema_of
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.column_changes import column_lines
+from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.tables.columns import types_of
 from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
@@ -90,6 +94,64 @@ def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
     command = f"--partitions {day(0)}..{day(2)} --target raw/a --canary 0 --days-per-run 10000 --yes"
     assert [command in line for line in lines] == ([True] if refused else [])
+
+
+OUTSIDE = {
+    "the calendar ends earlier": (
+        Calendar(day(0), day(1)), None, day(2), f"set BACKFILL_LAST_DAY to {day(2)} or later",
+    ),
+    "the calendar begins later": (
+        Calendar(day(1), day(2)), None, day(0), f"set BACKFILL_FIRST_DAY to {day(0)} or earlier",
+    ),
+    "the table begins later": (
+        Calendar(day(0), day(2)), day(1), day(0), f"declare the table with first_day={day(0)} or earlier",
+    ),
+    "calendar and table begin later": (
+        Calendar(day(1), day(2)), day(1), day(0),
+        f"set BACKFILL_FIRST_DAY to {day(0)} or earlier and declare the table with first_day={day(0)} or earlier",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("calendar", "first_day", "outside", "settings"), OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.parametrize("planned", [True, False], ids=["in a plan", "in the status"])
+def test_what_would_give_a_table_its_days_outside_the_calendar_is_said(lake, calendar, first_day, outside, settings, planned):
+    of = replace(table("raw/a"), columns=STORED.replace("INT", "BIGINT"), first_day=first_day)
+    inside = of.calendar_of(calendar)
+    chunks = [Chunk(0, {"raw/a": inside.days()})] if planned else None
+    _, line = column_lines(workspace_of([of], calendar, str(lake)), [of], chunks)["raw/a"]
+    assert line == (
+        f"raw/a will be refused: a type changes in the commit that replaces all 3 days, and no run builds {outside}, outside "
+        f"its calendar. Either {settings}, then type `backfill run --partitions {day(0)}..{day(2)} --target raw/a --canary 0 "
+        f"--days-per-run 10000 --yes`. Or, if these days are not wanted any more, move {lake}/raw/a away, then type `backfill "
+        f"run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
+    )
+
+
+def partitioned_otherwise(lake) -> Workspace:
+    of = replace(table("raw/a"), partition_by="arrival_day", columns=STORED.replace("day DATE", "arrival_day DATE"))
+    return workspace_of([of, table("raw/b")], CALENDAR, str(lake))
+
+
+REFUSED = (
+    "raw/a {} its folder {}/raw/a is partitioned by day, and declared with partition_by='arrival_day'. {}Delta keeps the "
+    "column that a table was made with. Move that folder away, or remove it, then type `backfill run --partitions "
+    f"{CALENDAR.first}..{CALENDAR.last} --target raw/a --yes`. Or declare partition_by as it was."
+)
+
+
+def test_the_status_of_a_table_that_is_partitioned_by_another_column_says_how_it_is_made_anew(lake):
+    of = partitioned_otherwise(lake)
+    assert column_lines(of, of.tables) == {"raw/a": [REFUSED.format("will be refused:", lake, "")]}
+
+
+def test_a_plan_of_a_table_that_is_partitioned_by_another_column_is_refused_and_nothing_is_kept(lake):
+    of = partitioned_otherwise(lake)
+    with pytest.raises(UsageError) as refused:
+        make_plan(RebuildRequest(partitions=str(day(0))), of)
+    assert str(refused.value) == REFUSED.format("cannot be built:", lake, "Nothing was planned. ")
+    assert not (lake / "_plans").exists()
+    assert make_plan(RebuildRequest(partitions=str(day(0)), target="raw/b"), of).plan.days() == days(0)
 
 
 def test_types_have_the_names_that_delta_gives_them(spark):

@@ -1,0 +1,125 @@
+"""Dagster's pages in a browser, on real servers and a lake of six days, as a person uses them: one test goes on after another."""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+
+from backfill_assets.calendar import between
+from backfill_assets.pyproject import BUNDLED
+from tests.journeys import questions
+from tests.journeys.browser import CHROMIUM, Browser, browser_on
+from tests.journeys.servers import station_on
+from tests.journeys.station import FIRST, Station, eventually
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
+LAST = date(2019, 8, 20)
+THREE = list(between(FIRST, date(2019, 8, 17)))
+RAW = ("raw/outage_events", "raw/rejected_lines")
+DAY = "2019-08-16"
+
+
+@pytest.fixture(scope="module")
+def station(tmp_path_factory, spark) -> Iterator[Station]:
+    with station_on(tmp_path_factory.mktemp("browser"), LAST, own_engine=False) as station:
+        yield station
+
+
+@pytest.fixture(scope="module")
+def browser(station: Station) -> Iterator[Browser]:
+    with browser_on(station.dagster.url, BUNDLED) as browser:
+        yield browser
+
+
+def launch_three_days(station: Station, browser: Browser, config: str = "") -> None:
+    """Three days of both raw tables, from the dialog of their group; until the page of the backfill shows that it is done."""
+    browser.group("raw")
+    browser.press("Materialize all…")
+    browser.dialog().get_by_placeholder("ex: ").fill(f"[{THREE[0]}...{THREE[-1]}]")
+    browser.page.keyboard.press("Enter")
+    if config:
+        browser.dialog().get_by_text("Config", exact=True).click()
+        browser.press("Add config")
+        browser.type_config(config)
+        browser.press("Save config")
+    browser.press("Launch backfill")
+    backfill = re.findall("Created backfill (\\w+)", browser.sees("Created backfill").inner_text())[0]
+    browser.page.get_by_text("View", exact=True).first.click()
+    assert station.finished(backfill) == "COMPLETED_SUCCESS", station.complaints(backfill)
+    assert browser.page.url.endswith(f"/runs/b/{backfill}?tab=runs") or browser.page.url.endswith(f"/runs/b/{backfill}")
+    browser.sees("Completed")
+
+
+def outcomes(station: Station, since: int = 0) -> list[tuple[str, date, str, str]]:
+    return sorted((b.table, b.day, b.outcome, b.reason) for b in station.builds()[since:])
+
+
+def test_three_days_of_two_tables_are_launched_from_the_dialog(station: Station, browser: Browser):
+    launch_three_days(station, browser)
+    assert outcomes(station) == [(table, day, "accepted", "") for table in RAW for day in THREE]
+
+
+def test_they_are_forced_by_the_configuration_of_the_dialog(station: Station, browser: Browser):
+    before = len(station.builds())
+    launch_three_days(station, browser, "resources: {options: {config: {force: true, reason: firmware fixed}}}")
+    assert outcomes(station, before) == [(table, day, "unchanged", "firmware fixed") for table in RAW for day in THREE]
+
+
+def test_a_day_shows_its_figures_and_why_it_was_built(station: Station, browser: Browser):
+    (build,) = [b for b in station.builds() if (b.table, str(b.day), b.outcome) == (RAW[0], DAY, "unchanged")]
+    browser.open(f"/assets/{RAW[0]}?view=partitions&partition={DAY}")
+    shown = browser.sees("fingerprint").locator("xpath=ancestor::table").inner_text()
+    figures = dict(re.findall(r"^(.+?)\n?\t\n?(.+)$", shown, re.MULTILINE))
+    assert {"fingerprint": build.fingerprint, "reason": "firmware fixed", "outcome": "unchanged"}.items() <= figures.items()
+    assert figures["dagster/partition_row_count"].replace(",", "") == str(build.rows)
+
+
+def test_a_check_is_shown_as_blocking_and_by_day(browser: Browser):
+    browser.open(f"/assets/{RAW[0]}?view=checks&checkDetail=has_rows")
+    browser.sees("blocking")
+    browser.page.get_by_role("tab", name="Partitions").last.click()
+    browser.sees(re.compile(r"3 Partitions? Selected|Succeeded \(3\)|Passed \(3\)"))
+
+
+def test_the_rows_are_plotted_by_day(browser: Browser):
+    browser.open(f"/assets/{RAW[0]}?view=overview")
+    with browser.page.expect_response(lambda r: "latestMaterializationByPartition" in (r.request.post_data or "")) as response:
+        browser.page.get_by_text("Plots", exact=True).click()
+    events = response.value.json()["data"]["assetNodeOrError"]["latestMaterializationByPartition"]
+    assert [event["partition"] for event in events if event] == [str(day) for day in THREE]
+    browser.sees("dagster/partition_row_count")
+    assert browser.page.locator("canvas").count() > 0
+
+
+def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: Browser):
+    browser.launchpad("make_plan")
+    browser.type_config(f"ops: {{plan: {{config: {{partitions: {THREE[0]}..{THREE[-1]}, target: staging/outage_updates}}}}}}")
+    browser.press("Launch run")
+    browser.page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}"))
+    browser.sees("RUN_SUCCESS")
+    (plan,) = station.asked_json("list")["plans"]
+    assert (plan["state"], len(station.builds())) == ("planned", 12)
+
+    browser.launchpad("run_plan")
+    browser.type_config(f'ops: {{run: {{config: {{plan: "{plan["plan"]}"}}}}}}')
+    browser.press("Launch run")
+    browser.sees("RUN_SUCCESS")
+    assert outcomes(station, 12) == [("staging/outage_updates", day, "accepted", "") for day in THREE]
+
+
+def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(station: Station, browser: Browser):
+    days, before = f"{FIRST}..{LAST}", len(station.builds())
+    browser.launchpad("run_plan")
+    options = f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1, canary: 0'
+    browser.type_config(f"ops: {{run: {{config: {{{options}}}}}}}")
+    browser.press("Launch run")
+    eventually(lambda: len(station.builds()) > before, what="the first chunk is built")
+    browser.press("Terminate")
+    browser.press("Terminate 1 run", browser.dialog())
+    run = re.findall("/runs/([0-9a-f-]{36})", browser.page.url)[0]
+    assert station.ended(run)["status"] == "CANCELED"
+    eventually(lambda: not station.ask(questions.UNFINISHED)["results"], what="the chunk that was running has ended")
+    (plan,) = [each for each in station.asked_json("list")["plans"] if each["state"] != "done"]
+    assert plan["state"] == "open"
+    assert 0 < len(station.builds()) - before < 12

@@ -1,0 +1,156 @@
+"""Changes that a table cannot take in place: what plan, step and commit say is followed here, and leads out."""
+
+import shutil
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets import SliceDays, same_day, table
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.column_changes import column_lines
+from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.status import status_of
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+from tests.plan.workspaces import workspace_of
+from tests.world import FOUR, no_spark
+
+NAME = "raw/n"
+CALENDAR = Calendar(FOUR[0], FOUR[-1])
+
+
+def numbers(column: str = "day", kind: str = "INT", **declared) -> Table:
+    """One row a day, of the column `column` and the number of the day in its month."""
+
+    @table(
+        NAME, partition_by=column, columns=f"{column} DATE, n {kind}", version=kind,
+        reads={"days": SliceDays()}, **declared,
+    )  # fmt: skip
+    def declare(days):
+        return days.withColumn("n", F.dayofmonth(column).cast(kind))
+
+    return declare
+
+
+def copies(of: Table) -> Table:
+    @table("staging/n", partition_by="day", columns="day DATE, n INT", version="1", reads={"n": same_day(of)})
+    def declare(n):
+        return n.withColumnRenamed(of.partition_by, "day")
+
+    return declare
+
+
+class Lake:
+    """Two tables on a lake, as they are declared now."""
+
+    def __init__(self, root: Path, spark):
+        self.root, self.spark = root, spark
+
+    def workspace(self, of: Table, calendar: Calendar) -> Workspace:
+        return workspace_of([of, copies(of)], calendar, str(self.root))
+
+    def build(self, of: Table, days: Sequence[date] = FOUR, calendar: Calendar = CALENDAR, **request: Any) -> list[str]:
+        step = Step(of, self.workspace(of, calendar), StepRequest(**{"run": "a run"} | request), lambda: self.spark)
+        return [build.outcome for build in step.run(days).built]
+
+    def planned(self, of: Table, calendar: Calendar = CALENDAR) -> list[date]:
+        """The days that the advice, `backfill run --partitions FIRST..LAST --target raw/n`, plans."""
+        asked = of.calendar_of(calendar)
+        request = RebuildRequest(partitions=f"{asked.first}..{asked.last}", target=NAME)
+        return make_plan(request, self.workspace(of, calendar)).plan.days()
+
+    def states(self, of: Table, calendar: Calendar = CALENDAR) -> dict[str, int]:
+        of_workspace = self.workspace(of, calendar)
+        status = status_of(of_workspace, of_workspace.tables, calendar.days(), latest=latest_builds(of_workspace))
+        return {f"{name} {state}": len(of_state) for name in status.tables for state, of_state in status.of(name).items()}
+
+    def rows(self, name: str = NAME) -> list[tuple]:
+        return sorted(tuple(row.values()) for row in DeltaTable(str(self.root / name)).to_pyarrow_table().to_pylist())
+
+
+@pytest.fixture
+def lake(tmp_path, spark) -> Lake:
+    """Both tables, built for four days."""
+    made = Lake(tmp_path, spark)
+    for of in (numbers(), copies(numbers())):
+        made.build(of)
+    return made
+
+
+def test_a_table_partitioned_by_another_column_is_refused_before_anything_is_computed(lake):
+    of, rows = numbers("arrival_day"), lake.rows()
+    step = Step(of, lake.workspace(of, CALENDAR), StepRequest(run="a run", force=True), no_spark)
+    with pytest.raises(UsageError, match=r"is partitioned by day, .* partition_by='arrival_day'\. Nothing was committed\."):
+        step.run(FOUR)
+    assert lake.rows() == rows
+
+
+def test_nothing_is_read_from_a_table_that_is_partitioned_by_another_column(lake):
+    with pytest.raises(UsageError, match="raw/n is partitioned by day"):
+        lake.build(copies(numbers("arrival_day")), force=True)
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved away", "removed"])
+def test_once_its_folder_is_gone_a_table_is_partitioned_by_the_column_now_declared(lake, moved):
+    of, rows, folder = numbers("arrival_day"), lake.rows(), lake.root / NAME
+    with pytest.raises(UsageError, match="Move that folder away, or remove it"):
+        lake.build(of, force=True)
+    if moved:
+        folder.rename(lake.root / "before")
+    else:
+        shutil.rmtree(folder)
+    assert lake.planned(of) == FOUR
+    assert lake.build(of, FOUR[:2]) + lake.build(of) == ["accepted"] * 4
+    assert lake.rows() == rows
+    assert DeltaTable(str(folder)).metadata().partition_columns == ["arrival_day"]
+    lake.build(copies(of))
+    assert lake.rows("staging/n") == rows
+    assert lake.states(of) == {"raw/n up to date": 4, "staging/n up to date": 4}
+
+
+NARROW = {
+    "the calendar ends earlier": ({}, Calendar(FOUR[0], FOUR[2]), "set BACKFILL_LAST_DAY"),
+    "the calendar begins later": ({}, Calendar(FOUR[1], FOUR[3]), "set BACKFILL_FIRST_DAY"),
+    "the table begins later": ({"first_day": FOUR[1]}, Calendar(FOUR[0], FOUR[3]), "first_day="),
+}
+narrow = pytest.mark.parametrize(("declared", "calendar", "advice"), NARROW.values(), ids=NARROW)
+
+
+@narrow
+def test_a_type_is_refused_while_the_table_has_days_outside_its_calendar_and_these_stay(lake, declared, calendar, advice):
+    of, rows = numbers(kind="STRING", **declared), lake.rows()
+    workspace, all_days = lake.workspace(of, calendar), of.calendar_of(calendar).days()
+    *_, line = column_lines(workspace, [of], [Chunk(0, {NAME: all_days})])[NAME]
+    assert advice in line
+    with pytest.raises(UsageError, match=r"does not replace 2019-08-1[58]\..* `backfill status --target raw/n` says"):
+        lake.build(of, all_days, calendar)
+    assert lake.rows() == rows
+    assert line in column_lines(workspace, [of])[NAME]
+
+
+def test_a_type_changes_once_the_calendar_has_every_day_of_the_table(lake):
+    assert lake.build(numbers(kind="STRING")) == ["accepted"] * 4
+    assert lake.rows() == [(at, str(at.day)) for at in FOUR]
+
+
+@narrow
+def test_a_type_changes_once_the_folder_with_days_outside_the_calendar_is_moved_away(lake, declared, calendar, advice):
+    of = numbers(kind="STRING", **declared)
+    all_days = of.calendar_of(calendar).days()
+    with pytest.raises(UsageError, match="another type"):
+        lake.build(of, all_days, calendar)
+    (lake.root / NAME).rename(lake.root / "before")
+    assert lake.planned(of, calendar) == all_days
+    assert lake.build(of, all_days, calendar) == ["accepted"] * 3
+    assert lake.rows() == [(at, str(at.day)) for at in all_days]
+    assert lake.states(of, calendar)["raw/n up to date"] == 3
