@@ -113,11 +113,11 @@ def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSe
     if changed:
         name = "/".join(folder.rsplit("/", 2)[1:])
         raise UsageError(
-            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A type changes in the commit that "
-            f"replaces all days of the table, and this one does not replace {ranges(kept)}. Rebuild all days in one run: "
-            f"`backfill run --partitions {days_as_typed(kept | days)} --target {name} --canary 0 --days-per-run 10000 --yes`. "
-            f"What to do about days outside the table's calendar, `backfill status --target {name}` says. Or declare the types "
-            "as they were, or give the columns other names."
+            f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A type changes in the commit "
+            f"that replaces all days of the table, and this one does not replace {ranges(kept)}. Rebuild all days in one run: "
+            f"`backfill run --partitions {days_as_typed(kept | days)} --target {name} --force --canary 0 --days-per-run 10000 "
+            f"--yes`. What to do about days outside the table's calendar, `backfill status --target {name}` says. Or declare "
+            "the types as they were, or give the columns other names."
         )
     new = [field for field in declared if field["name"] not in types]
     return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()

@@ -77,18 +77,24 @@ def _lines(
         )
     if changed.retyped:
         yield f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)} day(s) at once."
-        of_table = table.calendar_of(calendar)
-        all_at_once = f"`backfill run --partitions {days_as_typed(days)} --target {name} --canary 0 --days-per-run 10000 --yes`"
-        replaces_all = f"{name} will be refused: a type changes in the commit that replaces all {len(days)} days, and"
-        if outside := sorted(day for day in days if day not in of_table):
-            # Their files are not dropped with the commit: a rebuild leaves alone the days that nobody named.
-            yield (
-                f"{replaces_all} no run builds {ranges(outside)}, outside its calendar. Either "
-                f"{_bring_in(outside, table, calendar)}, then type {all_at_once}. Or, if these days are not wanted any more, "
-                f"move {folder} away, then type {_all_days(table, calendar)}."
-            )
-        elif chunks is not None and not any(days <= set(chunk.days.get(name, ())) for chunk in chunks):
-            yield f"{replaces_all} no chunk has them all. Type {all_at_once}."
+        yield from _refused(table, days, folder, calendar, chunks)
+
+
+def _refused(table: Table, days: set[date], folder: str, calendar: Calendar, chunks: Sequence[Chunk] | None) -> Iterator[str]:
+    """Whether the change of a type will be refused, and what to do."""
+    of_table, days_and_table = table.calendar_of(calendar), f"--partitions {days_as_typed(days)} --target {table.name}"
+    # Forced, because days of a table with a version given by hand may be up to date.
+    all_at_once = f"`backfill run {days_and_table} --force --canary 0 --days-per-run 10000 --yes`"
+    refused = f"{table.name} will be refused: a type changes in the commit that replaces all {len(days)} days, and"
+    if outside := sorted(day for day in days if day not in of_table):
+        # Their files are not dropped with the commit: a rebuild leaves alone the days that nobody named.
+        yield (
+            f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {_bring_in(outside, table, calendar)}, "
+            f"then type {all_at_once}. Or, if these days are not wanted any more, move {folder} away, then type "
+            f"{_all_days(table, calendar)}."
+        )
+    elif chunks is not None and not any(days <= set(chunk.days.get(table.name, ())) for chunk in chunks):
+        yield f"{refused} no chunk has them all. Type {all_at_once}."
 
 
 def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> str:

@@ -129,9 +129,7 @@ def test_a_column_that_is_not_declared_any_more_goes_with_the_last_day_that_was_
 
 def test_a_type_changes_only_in_a_commit_that_replaces_every_day(given):
     given.commit((FIRST, 1), (SECOND, 2), days=(FIRST, SECOND), columns="day DATE, n INT")
-    refused = (
-        rf"n is integer, now long\..* does not replace {SECOND}\..* --partitions {FIRST}\.\.{SECOND} --target raw/a --canary 0"
-    )
+    refused = rf"integer, now long\..* does not replace {SECOND}\..* {FIRST}\.\.{SECOND} --target raw/a --force --canary 0"
     with pytest.raises(UsageError, match=refused):
         given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n BIGINT")
     assert given.by_delta() == [(FIRST, 1), (SECOND, 2)]

@@ -92,7 +92,7 @@ def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
     of = workspace(lake, STORED.replace("INT", "BIGINT"))
     chunks = [Chunk(0, {"raw/a": days(*built)}), Chunk(1, {"raw/b": days(0, 1, 2)})]
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
-    command = f"--partitions {day(0)}..{day(2)} --target raw/a --canary 0 --days-per-run 10000 --yes"
+    command = f"--partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run 10000 --yes"
     assert [command in line for line in lines] == ([True] if refused else [])
 
 
@@ -122,9 +122,9 @@ def test_what_would_give_a_table_its_days_outside_the_calendar_is_said(lake, cal
     _, line = column_lines(workspace_of([of], calendar, str(lake)), [of], chunks)["raw/a"]
     assert line == (
         f"raw/a will be refused: a type changes in the commit that replaces all 3 days, and no run builds {outside}, outside "
-        f"its calendar. Either {settings}, then type `backfill run --partitions {day(0)}..{day(2)} --target raw/a --canary 0 "
-        f"--days-per-run 10000 --yes`. Or, if these days are not wanted any more, move {lake}/raw/a away, then type `backfill "
-        f"run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
+        f"its calendar. Either {settings}, then type `backfill run --partitions {day(0)}..{day(2)} --target raw/a --force "
+        "--canary 0 --days-per-run 10000 --yes`. Or, if these days are not wanted any more, move "
+        f"{lake}/raw/a away, then type `backfill run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
     )
 
 

@@ -33,7 +33,7 @@ def numbers(column: str = "day", kind: str = "INT", **declared) -> Table:
     """One row a day, of the column `column` and the number of the day in its month."""
 
     @table(
-        NAME, partition_by=column, columns=f"{column} DATE, n {kind}", version=kind,
+        NAME, partition_by=column, columns=f"{column} DATE, n {kind}", version="1",
         reads={"days": SliceDays()}, **declared,
     )  # fmt: skip
     def declare(days):
@@ -63,10 +63,10 @@ class Lake:
         step = Step(of, self.workspace(of, calendar), StepRequest(**{"run": "a run"} | request), lambda: self.spark)
         return [build.outcome for build in step.run(days).built]
 
-    def planned(self, of: Table, calendar: Calendar = CALENDAR) -> list[date]:
+    def planned(self, of: Table, calendar: Calendar = CALENDAR, **options: Any) -> list[date]:
         """The days that the advice, `backfill run --partitions FIRST..LAST --target raw/n`, plans."""
         asked = of.calendar_of(calendar)
-        request = RebuildRequest(partitions=f"{asked.first}..{asked.last}", target=NAME)
+        request = RebuildRequest(partitions=f"{asked.first}..{asked.last}", target=NAME, **options)
         return make_plan(request, self.workspace(of, calendar)).plan.days()
 
     def states(self, of: Table, calendar: Calendar = CALENDAR) -> dict[str, int]:
@@ -133,13 +133,15 @@ def test_a_type_is_refused_while_the_table_has_days_outside_its_calendar_and_the
     *_, line = column_lines(workspace, [of], [Chunk(0, {NAME: all_days})])[NAME]
     assert advice in line
     with pytest.raises(UsageError, match=r"does not replace 2019-08-1[58]\..* `backfill status --target raw/n` says"):
-        lake.build(of, all_days, calendar)
+        lake.build(of, all_days, calendar, force=True)
     assert lake.rows() == rows
     assert line in column_lines(workspace, [of])[NAME]
 
 
 def test_a_type_changes_once_the_calendar_has_every_day_of_the_table(lake):
-    assert lake.build(numbers(kind="STRING")) == ["accepted"] * 4
+    of = numbers(kind="STRING")
+    assert lake.planned(of, force=True) == FOUR
+    assert lake.build(of, force=True) == ["accepted"] * 4
     assert lake.rows() == [(at, str(at.day)) for at in FOUR]
 
 
@@ -148,7 +150,7 @@ def test_a_type_changes_once_the_folder_with_days_outside_the_calendar_is_moved_
     of = numbers(kind="STRING", **declared)
     all_days = of.calendar_of(calendar).days()
     with pytest.raises(UsageError, match="another type"):
-        lake.build(of, all_days, calendar)
+        lake.build(of, all_days, calendar, force=True)
     (lake.root / NAME).rename(lake.root / "before")
     assert lake.planned(of, calendar) == all_days
     assert lake.build(of, all_days, calendar) == ["accepted"] * 3
