@@ -14,6 +14,14 @@ CHECK = """query ($table: AssetKeyInput!, $check: String!, $day: String) {
   }
 }"""
 
+STALE = """query ($table: AssetKeyInput!, $days: [String!]!) {
+  assetNodeOrError(assetKey: $table) {
+    __typename
+    ... on AssetNode { staleStatusByPartition(partitions: $days) }
+    ... on AssetNotFoundError { message }
+  }
+}"""
+
 SCHEDULE = """query ($schedule: ScheduleSelector!) {
   scheduleOrError(scheduleSelector: $schedule) {
     __typename

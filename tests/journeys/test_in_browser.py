@@ -1,4 +1,4 @@
-"""Dagster's pages in a browser, on real servers and a lake of six days, as a person uses them: one test goes on after another."""
+"""Dagster's pages in a browser, as a person uses them, on real servers and six days: each test goes on after the one before."""
 
 import re
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def launch_three_days(station: Station, browser: Browser, config: str = "") -> N
     backfill = re.findall("Created backfill (\\w+)", browser.sees("Created backfill").inner_text())[0]
     browser.page.get_by_text("View", exact=True).first.click()
     assert station.finished(backfill) == "COMPLETED_SUCCESS", station.complaints(backfill)
-    assert browser.page.url.endswith(f"/runs/b/{backfill}?tab=runs") or browser.page.url.endswith(f"/runs/b/{backfill}")
+    assert f"/runs/b/{backfill}" in browser.page.url
     browser.sees("Completed")
 
 
@@ -79,7 +79,8 @@ def test_a_check_is_shown_as_blocking_and_by_day(browser: Browser):
     browser.open(f"/assets/{RAW[0]}?view=checks&checkDetail=has_rows")
     browser.sees("blocking")
     browser.page.get_by_role("tab", name="Partitions").last.click()
-    browser.sees(re.compile(r"3 Partitions? Selected|Succeeded \(3\)|Passed \(3\)"))
+    browser.sees("Passed (3)")
+    browser.sees("Missing (3)")
 
 
 def test_the_rows_are_plotted_by_day(browser: Browser):
