@@ -30,6 +30,7 @@ from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
 from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.lake.full_disk import full_disk_message, is_disk_full
 from backfill_assets.orchestration.asset_metadata import metadata_of
 from backfill_assets.orchestration.failure import failure_message
 from backfill_assets.orchestration.report import events_of
@@ -126,6 +127,8 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
             raise Failure(str(error), allow_retries=False) from error
         except Exception as error:
             spark.forget()
+            if is_disk_full(error):
+                raise Failure(full_disk_message(workspace.lake.root, table.name), allow_retries=False) from error
             if not isinstance(error, ERRORS_OF_CODE):
                 try_again(context, error)
             raise

@@ -213,6 +213,14 @@ def test_a_step_whose_run_is_interrupted_does_not_try_again(tmp_path, spark):
         assert run.tags[INTERRUPTED["key"]] == INTERRUPTED["value"]
 
 
+def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(tmp_path, spark):
+    full = RuntimeError("org.apache.spark.SparkException: java.io.IOException: No space left on device")
+    with delivered(tmp_path, spark, *[full] * 4) as site:
+        result = site.run()
+        assert f"MB for the lake at {site.world.root}" in site.failures(result)[REJECTED]
+        assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+
+
 def test_an_error_of_a_tables_code_is_not_tried_again(tmp_path, spark):
     every_try = [NameError("name 'colunm' is not defined")] * 4  # all days at once, then three of them one by one
     with delivered(tmp_path, spark, *every_try) as site:

@@ -1,0 +1,40 @@
+"""A full disk, recognized by what the libraries say of it. The first three texts are theirs, met on a disk of 2 MB."""
+
+import errno
+
+import pytest
+
+from backfill_assets.errors import NotRecorded
+from backfill_assets.lake.full_disk import full_disk_message, is_disk_full
+
+
+def caused_by(cause: Exception) -> Exception:
+    error = NotRecorded("raw/a: 2019-08-15 are committed, but the ledger could not be written")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(
+            OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device"), id="Arrow"
+        ),
+        pytest.param(RuntimeError("Generic LocalFileSystem error: ... No space left on device (os error 28)"), id="Delta"),
+        pytest.param(RuntimeError("org.apache.spark.SparkException: java.io.IOException: No space left on device"), id="Java"),
+        pytest.param(OSError(errno.EDQUOT, "Disk quota exceeded"), id="a quota"),
+        pytest.param(caused_by(OSError(errno.ENOSPC, "full")), id="the cause of another error"),
+    ],
+)
+def test_a_full_disk_is_recognized(error: Exception):
+    assert is_disk_full(error)
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.EACCES, "denied"), RuntimeError("28")], ids=repr)
+def test_other_errors_are_not_taken_for_one(error: Exception | None):
+    assert not is_disk_full(error)
+
+
+def test_the_message_names_the_room_of_a_lake_that_is_not_there_yet_and_of_none_in_an_object_store(tmp_path):
+    assert f"MB for the lake at {tmp_path}/a/lake, " in full_disk_message(f"{tmp_path}/a/lake", "raw/a")
+    assert "for the lake at" not in full_disk_message("s3://bucket/lake", "raw/a")

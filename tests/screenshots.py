@@ -1,0 +1,53 @@
+"""The README's pictures, of a demo that is running: `python -m tests.screenshots http://127.0.0.1:3000`."""
+
+import re
+import sys
+from pathlib import Path
+
+from backfill_assets.pyproject import BUNDLED
+from tests.journeys.browser import Browser, browser_on
+
+FOLDER = Path(__file__).parents[1] / ".readme"
+TABLE, DAY = "staging/outages", "2019-09-05"
+# Of the page: without the navigation on the left.
+LEFT, WIDTH, HEIGHT = 240, 1160, 620
+
+
+def partitions(browser: Browser) -> None:
+    browser.open(f"/assets/{TABLE}?view=partitions&partition={DAY}")
+    browser.sees("fingerprint")
+
+
+def check(browser: Browser) -> None:
+    browser.open(f"/assets/{TABLE}?view=checks&checkDetail=rows_within")
+    browser.page.get_by_role("tab", name="Partitions").last.click()
+    browser.sees("Passed (60)")
+    browser.page.get_by_text(DAY, exact=True).first.click()
+    browser.sees("Metadata")
+
+
+def plot(browser: Browser) -> None:
+    browser.open(f"/assets/{TABLE}?view=overview")
+    browser.page.get_by_text("Plots", exact=True).click()
+    browser.page.locator("canvas").first.wait_for()
+    browser.sees("dagster/partition_row_count").evaluate("each => each.scrollIntoView()")
+
+
+def run(browser: Browser) -> None:
+    browser.open("/runs")
+    browser.page.locator("a[href^='/runs/']").filter(has_text=re.compile("^[0-9a-f]{8}$")).last.click()
+    browser.sees("RUN_SUCCESS")
+
+
+def main(url: str) -> None:
+    with browser_on(url, BUNDLED, height=HEIGHT) as browser:
+        for show in (partitions, check, plot, run):
+            show(browser)
+            browser.page.wait_for_load_state("networkidle")
+            browser.page.wait_for_timeout(2000)  # what was found is still being drawn
+            clip = {"x": LEFT, "y": 0, "width": WIDTH, "height": HEIGHT}
+            browser.page.screenshot(path=FOLDER / f"{show.__name__}.png", clip=clip)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
