@@ -2,9 +2,10 @@
 
 Functions and classes count by their source, without comments, docstrings and layout; numbers and dates by their value, however
 it is written or computed; texts and collections as they are written. Names are followed through imports within the project,
-which is the top-level package or module that the function is in; other packages do not count. A module that is used as a value
-counts whole. What is looked up only while running (`getattr`), or added to a registry by another module, is not seen: give such
-a table its version by hand.
+which is every module in the folder of the top-level package or module that the function is in; other packages do not count. A
+module that is used as a value counts whole. Code that reads a file or an environment variable, or imports by computed names, is
+refused, unless what comes of it is a number or a date. What is looked up only while running (`getattr`), what other packages
+read, and what another module adds to a registry or sets on a class, is not seen: give such a table its version by hand.
 """
 
 import builtins
@@ -12,7 +13,9 @@ import hashlib
 import sys
 from collections.abc import Iterator
 
-from backfill_assets.tables.source_text import NUMBERS, Definition, file_of, plain, source_of
+from backfill_assets.tables.module_files import file_of, in_project, is_there
+from backfill_assets.tables.outside import readers_among
+from backfill_assets.tables.source_text import NUMBERS, Definition, ModuleSource, plain, source_of
 
 LENGTH = 12
 WHOLE_MODULE = "*"
@@ -20,18 +23,19 @@ OF_EVERY_MODULE = frozenset({"__name__", "__file__", "__doc__", "__package__", "
 BY_HAND = "give its table a version by hand: version=..."
 
 
-def code_version(module: str, name: str, *, also: str = "") -> str:
+def code_version(module: str, name: str, *, also: str = "", may_read: bool = False) -> str:
     """The version of the top-level `name` of `module`, twelve hexadecimal digits; the text `also` is hashed with it.
 
-    Raises ValueError where there is no source to read, no such name in it, or a name is used that is defined nowhere.
+    Raises ValueError where there is no source to read, no such name in it, a name is used that is defined nowhere, or, unless
+    `may_read`, where the code reads files or environment variables.
     """
     version = hashlib.sha256(also.encode())
-    for definition, text in sorted(definitions_used(module, name).items()):
+    for definition, text in sorted(definitions_used(module, name, may_read=may_read).items()):
         version.update(f"\n{definition}\n{text}".encode())
     return version.hexdigest()[:LENGTH]
 
 
-def definitions_used(module: str, name: str) -> dict[str, str]:
+def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[str, str]:
     """The text of `name` and of every definition in its project that it uses, directly or not, by `module:name`."""
     project, texts, pending = module.partition(".")[0], dict[str, str](), [(module, name)]
     while pending:
@@ -51,8 +55,19 @@ def definitions_used(module: str, name: str) -> dict[str, str]:
         value = plain(loaded) if type(loaded) in NUMBERS else ""
         texts[definition] = value or text
         if not value:
+            if not may_read:
+                _refuse_readers(source, name, definition)
             pending += [other for used in source.used[name] for other in _definitions_of(project, origin, used, definition)]
     return texts
+
+
+def _refuse_readers(source: ModuleSource, name: str, definition: str) -> None:
+    readers = sorted({*readers_among(source.used[name], source.imports, source.texts), *source.methods[name]})
+    if readers:
+        raise ValueError(
+            f"{definition} uses {readers[0]}, and what that returns is not part of the code version: write it in the code, "
+            f"or {BY_HAND}"
+        )
 
 
 def _definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Definition]:
@@ -66,20 +81,37 @@ def _definitions_of(project: str, module: str, used: str, definition: str) -> It
         yield module, first
     elif first not in source.imports and not hasattr(builtins, first) and first not in OF_EVERY_MODULE:
         raise ValueError(f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}")
-    for imported in source.imports.get(first, ()):
-        full = [*imported, *rest]
-        if full[0] == project:
-            yield from _defined_as(project, full, definition)
+    imported = source.imports.get(first, [])
+    # `try: from .fast import f`, `except ImportError: from .slow import f`: a module that is not there is not imported.
+    present = [full for full in imported if not _is_missing(project, full)]
+    for full in present if present or first in source.texts else imported:
+        if in_project(project, full[0]):
+            yield from _defined_as(project, [*full, *rest], definition)
+
+
+def _is_missing(project: str, full: list[str]) -> bool:
+    """Whether an import names a module that its package in the project does not have."""
+    if not in_project(project, full[0]) or file_of(".".join(full)):
+        return False
+    origin, name = _split(full)
+    if not name:
+        return False
+    package = source_of(origin)
+    return not ({name, "*"} & (package.texts.keys() | package.imports.keys()) or is_there(origin, name))
 
 
 def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Definition]:
     if file_of(".".join(full)):
         yield ".".join(full), WHOLE_MODULE
         return
+    origin, name = _split(full)
+    if name in source_of(origin).texts if name else False:
+        yield origin, name
+    elif name:
+        yield from _definitions_of(project, origin, name, definition)
+
+
+def _split(full: list[str]) -> tuple[str, str]:
+    """The module with a file that a dotted name begins with, the longest, and the name within it; both empty without one."""
     within = max((n for n in range(1, len(full)) if file_of(".".join(full[:n]))), default=0)
-    if within:
-        origin, name = ".".join(full[:within]), full[within]
-        if name in source_of(origin).texts:
-            yield origin, name
-        else:
-            yield from _definitions_of(project, origin, name, definition)
+    return (".".join(full[:within]), full[within]) if within else ("", "")

@@ -5,7 +5,6 @@ or `for` that it stands in, `NAME[...] = ...`, `NAME.append(...)`, and what a fu
 """
 
 import ast
-import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.tables.syntax import Stripped, bound, changes, declarers, imported_names, names_used
+from backfill_assets.tables.changes import bound, changes
+from backfill_assets.tables.module_files import file_of
+from backfill_assets.tables.outside import methods_that_read
+from backfill_assets.tables.syntax import Stripped, declarers, imported_names, names_used
 
 Definition = tuple[str, str]  # a module, and a name at the top of it
 
@@ -24,10 +26,14 @@ NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """What counts of a module: the text of each top-level name, the names that it uses, and what imported names stand for."""
+    """What counts of a module: by top-level name its text, the names it uses and the methods by which it reads files.
+
+    And what imported names stand for.
+    """
 
     texts: dict[str, str]
     used: dict[str, frozenset[str]]
+    methods: dict[str, frozenset[str]]
     imports: dict[str, list[list[str]]]
 
 
@@ -42,7 +48,7 @@ def source_of(module: str) -> ModuleSource:
 # By the path too: modules of two projects may have the same name.
 @lru_cache(maxsize=256)
 def parsed(module: str, path: Path) -> ModuleSource:
-    parsed_file = ast.parse(path.read_text())
+    parsed_file = ast.parse(path.read_bytes())
     tree = Stripped(declarers(parsed_file)).visit(parsed_file)
     statements: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
@@ -51,12 +57,15 @@ def parsed(module: str, path: Path) -> ModuleSource:
     for node, name in changes(tree, statements):
         if node not in statements[name]:
             statements[name].append(node)
-    texts = {name: _literal(nodes) or "\n".join(map(ast.unparse, nodes)) for name, nodes in statements.items()}
-    used = {name: frozenset(names_used("\n".join(map(ast.unparse, nodes)))) for name, nodes in statements.items()}
     imports: dict[str, list[list[str]]] = {}
     for name, full in imported_names(tree, module, package=path.name == "__init__.py"):
         imports.setdefault(name, []).append(full)
-    return ModuleSource(texts, used, imports)
+    unparsed = {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in statements.items()}
+    texts = {name: _literal(nodes) or unparsed[name] for name, nodes in statements.items()}
+    known = statements.keys() | imports.keys()
+    used = {name: frozenset(names_used(text, known)) for name, text in unparsed.items()}
+    methods = {name: frozenset(methods_that_read(text)) for name, text in unparsed.items()}
+    return ModuleSource(texts, used, methods, imports)
 
 
 def _literal(nodes: Sequence[ast.stmt]) -> str:
@@ -67,21 +76,6 @@ def _literal(nodes: Sequence[ast.stmt]) -> str:
         return plain(ast.literal_eval(written_out)) if written_out else ""
     except (ValueError, TypeError):
         return ""
-
-
-def file_of(module: str) -> Path | None:
-    """The source file of a module, found without importing anything."""
-    package, *within = module.split(".")
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        return None
-    if spec is None:
-        return None
-    if not spec.submodule_search_locations:
-        return Path(spec.origin) if spec.origin and not within else None
-    path = Path(spec.submodule_search_locations[0]).joinpath(*within)
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
 def plain(value: Any) -> str:

@@ -1,11 +1,10 @@
-"""What the statements of a module's file define, change, use and import."""
+"""What the statements of a module's file use and import, and what of them does not count."""
 
 import ast
 import symtable
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 
 PACKAGE = __name__.partition(".")[0]
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Stripped(ast.NodeTransformer):
@@ -62,65 +61,12 @@ def declarers(tree: ast.Module) -> set[str]:
     return names
 
 
-def _at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs of a statement at the top of a file when the file is imported: all but the bodies of functions."""
-    yield node
-    inner = [*node.decorator_list, *node.args.defaults] if isinstance(node, FUNCTIONS) else ast.iter_child_nodes(node)
-    for child in inner:
-        yield from _at_import(child)
+def names_used(text: str, known: Collection[str]) -> Iterator[str]:
+    """The names from outside that statements use, with their attributes: `name`, `module.name`.
 
-
-def bound(node: ast.stmt) -> set[str]:
-    """The names that a statement at the top of a file defines, or of which it sets an item or an attribute."""
-    if isinstance(node, ast.ClassDef):
-        return {node.name}
-    names = {each.name for each in _at_import(node) if isinstance(each, (*FUNCTIONS, ast.ClassDef))}
-    names |= {each.name for each in _at_import(node) if isinstance(each, ast.ExceptHandler) and each.name}
-    return names | {root for each in _at_import(node) if _stored(each) and (root := _root(each))}
-
-
-def _stored(node: ast.AST) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Store)
-
-
-def changes(tree: ast.Module, defined: Mapping[str, Sequence[ast.stmt]]) -> Iterator[tuple[ast.stmt, str]]:
-    """Each statement at the top of a file that changes a name by a call, and that name."""
-    functions = {name: nodes[0] for name, nodes in defined.items() if isinstance(nodes[0], FUNCTIONS)}
-    for node in tree.body:
-        decorators = [d for each in _at_import(node) for d in getattr(each, "decorator_list", ())]
-        calls = [each for each in _at_import(node) if isinstance(each, ast.Call)]
-        given = [argument for call in calls for argument in (*call.args, *(keyword.value for keyword in call.keywords))]
-        # A class may be entered into a register by the class that it extends.
-        bases = [base for each in _at_import(node) if isinstance(each, ast.ClassDef) for base in each.bases]
-        for name in {_root(each) for each in (*(call.func for call in calls), *decorators, *given, *bases)}:
-            if name in functions:
-                yield from ((node, changed) for changed in _changed_by(name, functions) if changed in defined)
-            elif name in defined and node not in defined[name]:
-                yield node, name
-
-
-def _changed_by(name: str, functions: Mapping[str, ast.AST], above: frozenset[str] = frozenset()) -> set[str]:
-    """The names that a function assigns, of which it sets an item or an attribute, or whose methods it calls."""
-    function, above = functions[name], above | {name}
-    calls = [n.func for n in ast.walk(function) if isinstance(n, ast.Call)]
-    changed = {_root(func) for func in calls if isinstance(func, ast.Attribute)}
-    changed |= {_root(n) for n in ast.walk(function) if isinstance(n, ast.Attribute | ast.Subscript) and _stored(n)}
-    changed |= {each for n in ast.walk(function) if isinstance(n, ast.Global) for each in n.names}
-    for called in {_root(func) for func in calls} & functions.keys() - above:
-        changed |= _changed_by(called, functions, above)
-    return changed
-
-
-def _root(node: ast.AST) -> str:
-    """The name that an expression like `a.b["c"](d)` begins with."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def names_used(text: str) -> Iterator[str]:
-    """The names from outside that statements use, with their attributes: `name`, `module.name`."""
-    outside, tree = set(_globals(symtable.symtable(text, "", "exec"))), ast.parse(text)
+    `known` are the names that the module defines or imports.
+    """
+    outside, tree = set(_globals(symtable.symtable(text, "", "exec"), known)), ast.parse(text)
     within = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     chains = [_chain(node) for node in ast.walk(tree) if id(node) not in within]
     yield from {".".join(chain) for chain in chains if chain and chain[0] in outside}
@@ -134,11 +80,15 @@ def _chain(node: ast.AST) -> list[str]:
     return [*names, node.attr] if names and isinstance(node, ast.Attribute) else []
 
 
-def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
-    top = scope.get_type() == "module"
-    yield from (s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global() or s.is_imported()))
+def _globals(scope: symtable.SymbolTable, known: Collection[str]) -> Iterator[str]:
+    top, in_class = scope.get_type() == "module", scope.get_type() == "class"
+    for symbol in scope.get_symbols():
+        # `WEEK = WEEK + 1` in a class reads the module's WEEK.
+        read_first = in_class and symbol.get_name() in known
+        if symbol.is_referenced() and (top or read_first or symbol.is_global() or symbol.is_imported()):
+            yield symbol.get_name()
     for child in scope.get_children():
-        yield from _globals(child)
+        yield from _globals(child, known)
 
 
 def imported_names(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, list[str]]]:

@@ -30,6 +30,8 @@ def version_of(table: Table) -> str:
         for name, read in table.reads.items()
         if isinstance(read, Window)
     }
-    reader = (code_version(type(source).__module__, type(source).__qualname__), settings_of(source)) if source else ""
+    reader: object = ""
+    if source:  # It reads deliveries, and a build records what was delivered.
+        reader = (code_version(type(source).__module__, type(source).__qualname__, may_read=True), settings_of(source))
     declared = (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), windows, reader)
     return code_version(compute.__module__, compute.__qualname__, also=repr(declared))

@@ -1,0 +1,168 @@
+"""Which modules a code version follows, which statements change a name, and what it refuses because it cannot see it."""
+
+import importlib
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from backfill_assets.tables.code_version import code_version, definitions_used
+from backfill_assets.tables.source_text import parsed
+
+MODULES = ("shop", "rates", "fast_rates")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder of modules that begins the search path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+def version(folder: Path, **texts: str) -> str:
+    """The version of `t` of the module `shop`; a text with a name like `shop__k` is of the module `k` of the package `shop`."""
+    for name, text in texts.items():
+        path = folder.joinpath(*name.split("__")).with_suffix(".py")
+        if "__" in name:
+            path.parent.mkdir(exist_ok=True)
+            (path.parent / "__init__.py").touch()
+        path.write_text(dedent(text))
+    importlib.invalidate_caches()
+    parsed.cache_clear()
+    return code_version("shop" if (folder / "shop.py").exists() else "shop.tables", "t")
+
+
+def test_a_module_beside_the_project_s_module_is_followed(folder):
+    shop = "import rates\ndef t(x):\n    return rates.of(x)\n"
+    before = version(folder, shop=shop, rates="def of(x):\n    return x * 2\n")
+    assert version(folder, rates="def of(x):\n    return x * 3\n") != before
+
+
+def test_a_module_beside_the_project_s_package_is_followed(folder):
+    before = version(folder, shop__tables="from rates import of\ndef t(x):\n    return of(x)\n", rates="of = len\n")
+    assert version(folder, rates="of = max\n") != before
+
+
+def test_modules_of_installed_packages_are_other_projects(folder):
+    shop = "import rates\ndef t(x):\n    return rates.of(x)\n"
+    before = version(folder, shop=shop, rates="of = len\n")
+    (folder / "rates-1.0.dist-info").mkdir()
+    assert version(folder) != before
+    assert list(definitions_used("shop", "t")) == ["shop:t"]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        pytest.param("WEEK = 7\nclass K:\n    WEEK = WEEK + 1\n", "WEEK = 7", "WEEK = 8", id="a name of a class read first"),
+        pytest.param("K = {'a': 1, 'b': 2}\ndel K['a']\n", "del K['a']", "del K['b']", id="an item deleted"),
+        pytest.param("K = len\ndel K.a\n", "del K.a", "del K.b", id="an attribute deleted"),
+        pytest.param("K = [1]\nL = K\nL.append(2)\n", "append(2)", "append(3)", id="a method called by another name"),
+        pytest.param("K = {}\nL = M = K\nM['a'] = 2\n", "= 2", "= 3", id="an item set by another name"),
+        pytest.param("K = {}\nL = K\nM = L\ndel M['a']\n", "['a']", "['b']", id="an item deleted by the name of a name"),
+        pytest.param("K = []\nL = K\nK = L\nL.append(2)\n", "append(2)", "append(3)", id="two names for each other"),
+    ],
+)
+def test_a_statement_that_changes_a_name_counts(folder, text, old, new):
+    shop = f"{text}def t(x):\n    return K\n"
+    before = version(folder, shop=shop)
+    assert version(folder, shop=shop.replace(old, new)) != before
+
+
+def test_another_name_for_a_constant_leaves_its_version(folder):
+    shop = "K = [1]\ndef t(x):\n    return K\n"
+    assert version(folder, shop=shop) == version(folder, shop=f"{shop}L = K\n")
+
+
+@pytest.mark.parametrize(
+    ("above", "returned", "reader"),
+    [
+        pytest.param("", "open('q.sql').read()", "open", id="a file opened"),
+        pytest.param("from pathlib import Path\n", "Path('q').read_text()", "read_text", id="a text file"),
+        pytest.param("from pathlib import Path\n", "Path('q').read_bytes()", "read_bytes", id="a file of bytes"),
+        pytest.param("from pathlib import Path\n", "Path('q').open().read()", "open", id="a path opened"),
+        pytest.param("from gzip import open as unzip\n", "unzip('q')", "gzip.open", id="a packed file"),
+        pytest.param("import os\n", "os.environ['K']", "os.environ", id="an environment variable"),
+        pytest.param("from os import getenv as of\n", "of('K')", "os.getenv", id="an environment variable by another name"),
+        pytest.param("import importlib as i\n", "i.import_module('k').K", "importlib.import_module", id="a computed import"),
+        pytest.param("", "__import__('k').K", "__import__", id="an import by a function"),
+        pytest.param("import os\nK = os.environ['K']\n", "K", "shop:K uses os.environ", id="a text from the environment"),
+        pytest.param(
+            "import os\ndef k():\n    return os.getenv('K')\n", "k()", "shop:k uses os.getenv", id="a function called"
+        ),
+        pytest.param("with open('q') as f:\n    K = f.read()\n", "K", "shop:K uses open", id="a text read at import"),
+        pytest.param("K = []\nfor n in open('q'):\n    K.append(n)\n", "K", "shop:K uses open", id="a list filled from a file"),
+    ],
+)
+def test_code_that_reads_what_is_not_in_the_version_is_refused(folder, above, returned, reader):
+    with pytest.raises(ValueError, match=rf"{reader}, and what that returns .* version by hand: version="):
+        version(folder, shop=f"{above}def t(x):\n    return {returned}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("import os\ndef other():\n    return os.environ\ndef t(x):\n    return x\n", id="in a function not used"),
+        pytest.param("def open(x):\n    return x\ndef t(x):\n    return open(x)\n", id="a function of its own called open"),
+        pytest.param("def t(prices):\n    return prices.open + 1\n", id="a column called open"),
+        pytest.param("def t(open):\n    return open(1)\n", id="an argument called open"),
+        pytest.param("import os\ndef t(x):\n    return os.path.join(x)\n", id="something else of os"),
+        pytest.param("from json import loads\ndef t(x):\n    return loads(x)\n", id="another package"),
+    ],
+)
+def test_code_that_reads_nothing_is_not_refused(folder, text):
+    assert version(folder, shop=text)
+
+
+def test_a_number_from_the_environment_counts_by_its_value(folder, monkeypatch):
+    shop = "import os\nN = int(os.environ['N'])\nK = (N, 1)\ndef t(x):\n    return K\n"
+    versions = set()
+    for value in ("1", "2"):
+        monkeypatch.setenv("N", value)
+        (folder / "shop.py").write_text(shop)
+        importlib.invalidate_caches()
+        importlib.reload(importlib.import_module("shop"))
+        versions.add(version(folder))
+    assert len(versions) == 2
+
+
+def test_a_source_may_read(folder):
+    version(folder, shop="def t(x):\n    return x\nclass Files:\n    def read(self):\n        return open('q')\n")
+    assert code_version("shop", "Files", may_read=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f\n", id="a function"),
+        pytest.param("try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f as f\n", id="renamed"),
+        pytest.param(
+            "try:\n    from . import fast as slow\nexcept ImportError:\n    from . import slow\nf = slow.f\n", id="a module"
+        ),
+        pytest.param("try:\n    from fast_rates import f\nexcept ImportError:\n    from .slow import f\n", id="one beside it"),
+    ],
+)
+def test_of_two_imports_the_module_that_is_there_counts(folder, text):
+    tables = f"{text}def t(x):\n    return f(x)\n"
+    before = version(folder, shop__tables=tables, shop__slow="def f(x):\n    return x * 2\n")
+    assert version(folder, shop__slow="def f(x):\n    return x * 3\n") != before
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["no module of that name", "a compiled one"])
+def test_an_import_that_cannot_be_followed_is_refused(folder, compiled):
+    text = (
+        "try:\n    from .fast import f\nexcept ImportError:\n    from .slow import f\n" if compiled else "from .fast import f\n"
+    )
+    (folder / "shop").mkdir()
+    if compiled:
+        (folder / "shop" / "fast.abi3.so").touch()
+    with pytest.raises(ValueError, match=r"uses fast, which is not defined .*version by hand"):
+        version(folder, shop__tables=f"{text}def t(x):\n    return f(x)\n", shop__slow="f = len\n")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(folder):
+    text = "def t(x):\n    return 2\n"
+    assert version(folder, shop=f"\ufeff{text}") == version(folder, shop=text)
