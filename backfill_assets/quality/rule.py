@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -50,16 +48,6 @@ class Rule:
     def verdict(self, profile: DayProfile) -> Verdict:
         passed, message, figures = self.judge(profile)
         return Verdict(self.name, passed, message, figures, self.severity)
-
-    def signature(self) -> str:
-        """What the rule promises and how it judges, as text: another text, another rule."""
-        # The code as well: of a rule written by hand, the promise may stay while it judges differently.
-        cells = [cell.cell_contents for cell in getattr(self.judge, "__closure__", None) or ()]
-        values = [value for value in cells if isinstance(value, str | int | float | tuple | list)]
-        with suppress(OSError, TypeError):  # a rule typed at a prompt has no source, and a callable object none of its own
-            values.append(inspect.getsource(self.judge))
-        looks_at = (list(self.columns), list(self.measures), list(self.tables))
-        return repr((self.name, self.promise, self.severity, self.offending, self.counts_keys, looks_at, values))
 
     def described(self) -> str:
         """The promise, and what becomes of a day that breaks it."""

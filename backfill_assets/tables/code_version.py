@@ -57,7 +57,7 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
         if not value:
             if not may_read:
                 _refuse_readers(source, name, definition)
-            pending += [other for used in source.used[name] for other in _definitions_of(project, origin, used, definition)]
+            pending += [other for used in source.used[name] for other in definitions_of(project, origin, used, definition)]
     return texts
 
 
@@ -70,7 +70,7 @@ def _refuse_readers(source: ModuleSource, name: str, definition: str) -> None:
         )
 
 
-def _definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Definition]:
+def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Definition]:
     """Where a name that `definition` uses is defined, if that is in the project. It may be dotted: `package.module.name`.
 
     In several places if different functions import different things under that name.
@@ -108,7 +108,7 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Defi
     if name in source_of(origin).texts if name else False:
         yield origin, name
     elif name:
-        yield from _definitions_of(project, origin, name, definition)
+        yield from definitions_of(project, origin, name, definition)
 
 
 def _split(full: list[str]) -> tuple[str, str]:

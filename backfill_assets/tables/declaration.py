@@ -5,7 +5,6 @@ A Table is a value and knows no Spark session, no path and no Dagster: `step` co
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from backfill_assets.quality.rules import types_as_declared
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.columns import refuse_wrong_columns
 from backfill_assets.tables.labels import refuse_unusable_labels
+from backfill_assets.tables.rules_version import rules_version
 from backfill_assets.tables.table_version import version_of
 from backfill_assets.tables.windows import Read, SliceDays, Window
 
@@ -81,7 +81,7 @@ class Table:
     @cached_property
     def rules_version(self) -> str:
         """A hash of what the rules promise and how they judge; days accepted under other ones can be audited again."""
-        return hashlib.sha256("\n".join(rule.signature() for rule in self.rules).encode()).hexdigest()[:12]
+        return rules_version(self.rules)
 
     @property
     def counts_keys(self) -> bool:
@@ -136,7 +136,7 @@ def table(
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
     that is no DATE, column names that need quoting, types that no table can hold, a key or a rule that names no column,
-    unusable owners and tags, and a function whose source cannot be read.
+    unusable owners and tags, and a function or a rule whose changes no version by itself would show.
     """
     refuse_unusable_labels(name, owners, tags or {})
     not_rules = [rule for rule in rules if not isinstance(rule, Rule)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.code_version import code_version
+from backfill_assets.tables.rules_version import refuse_unseen
 from backfill_assets.tables.source_text import plain
 from backfill_assets.tables.windows import Window
 
@@ -23,7 +24,11 @@ def settings_of(source: Source) -> dict[str, str]:
 
 
 def version_of(table: Table) -> str:
-    """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows."""
+    """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows.
+
+    Raises ValueError where a change of the code, of the source or of a rule could not be seen.
+    """
+    refuse_unseen(table.rules)
     source, compute = table.source(), table.compute
     windows = {
         name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)

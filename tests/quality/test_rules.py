@@ -3,7 +3,6 @@ from datetime import date
 import pytest
 
 from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import (
     has_rows,
     no_nulls,
@@ -121,16 +120,3 @@ def test_a_warning_is_told_and_refuses_nothing():
 def test_bounds_that_make_no_sense_are_refused_when_the_rule_is_defined(define):
     with pytest.raises(ValueError, match=r"\d|any day"):
         define()
-
-
-def test_another_judgement_is_another_rule_whatever_its_promise_says():
-    """Days that were accepted under the earlier one are audited again."""
-
-    def bounded(bound: int) -> Rule:
-        return Rule("few", "Few rows.", lambda day: (day.rows <= bound, "", {}))
-
-    at_least = Rule("few", "Few rows.", lambda day: (day.rows >= 5, "", {}))
-    rules = [bounded(5), bounded(6), at_least, rejected_at_most(0.05, "raw/a"), rejected_at_most(0.05, "raw/b"), unique_key()]
-    assert len({rule.signature() for rule in rules}) == len(rules)
-    assert bounded(5).signature() == bounded(5).signature()
-    assert rows_between(at_least=1).signature() != rows_between(at_least=1).as_warning().signature()
