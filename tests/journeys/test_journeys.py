@@ -197,7 +197,6 @@ def outdated(station: Station) -> dict[str, list[str]]:
 
 
 def test_dagster_shows_as_stale_what_backfill_status_calls_outdated_and_nothing_else(station: Station, mended: str):
-    assert outdated(station) == {}
     late = date(2019, 9, 10)
     lines = gzip.decompress(file_of(station, late).read_bytes()).splitlines(keepends=True)
     file_of(station, late).write_bytes(gzip.compress(b"".join(lines[:-50])))
