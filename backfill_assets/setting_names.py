@@ -10,8 +10,6 @@ from dotenv import dotenv_values
 from backfill_assets.errors import SettingsError
 
 PREFIX = "BACKFILL_"
-# Parameters of a Spark Connect address that hold no secret.
-HARMLESS_PARAMETERS = {"use_ssl", "user_id", "user_agent", "session_id", "grpc_max_message_size"}
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
@@ -25,8 +23,12 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
 
 
 def secrets_in(remote: str) -> list[str]:
-    """What a Spark Connect address has that may be secret, by name."""
+    """What a Spark Connect address has that is secret and has another place, by name."""
     host, *parameters = remote.split(";")
-    names = [parameter.partition("=")[0].strip("/ ").lower() for parameter in parameters]
-    user = ["a user"] if "@" in host else []
-    return user + [name for name in names if name and name not in HARMLESS_PARAMETERS]
+    has_token = any(parameter.partition("=")[0].strip().lower() == "token" for parameter in parameters)
+    return ["a user"] * ("@" in host) + ["a token"] * has_token
+
+
+def host_of(remote: str) -> str:
+    """A Spark Connect address as it is shown: without its parameters, whose values may be secret."""
+    return remote.partition(";")[0]

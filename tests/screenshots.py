@@ -19,11 +19,11 @@ def partitions(browser: Browser) -> None:
 
 
 def check(browser: Browser) -> None:
-    browser.open(f"/assets/{TABLE}?view=checks&checkDetail=rows_within")
+    browser.open(f"/assets/{TABLE}?view=checks&checkDetail=has_rows")
     browser.page.get_by_role("tab", name="Partitions").last.click()
     browser.sees("Passed (60)")
     browser.page.get_by_text(DAY, exact=True).first.click()
-    browser.sees("Metadata")
+    browser.sees("Target materialization")
 
 
 def plot(browser: Browser) -> None:

@@ -32,15 +32,15 @@ from backfill_assets.settings import Settings, read_settings
         ),
         pytest.param(
             {"spark_remote": "sc://host:15002/;use_ssl=true;token=secret"},
-            "BACKFILL_SPARK_REMOTE has token, which logs and errors would show: take it out. A token is set by "
+            "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out. A token is set by "
             "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was started.",
             id="a token where it would be shown",
         ),
         pytest.param(
-            {"spark_remote": "sc://ada:secret@host:15002/;use_ssl=true;x-api-key=secret"},
-            "BACKFILL_SPARK_REMOTE has a user, x-api-key, which logs and errors would show: take it out. A token is set by "
+            {"spark_remote": "sc://ada:secret@host:15002/;use_ssl=true;Token=secret"},
+            "BACKFILL_SPARK_REMOTE has a user, a token, which logs and errors would show: take it out. A token is set by "
             "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was started.",
-            id="a password and a key where they would be shown",
+            id="a password where it would be shown",
         ),
         pytest.param(
             {"spark_jars": "/nowhere/delta.jar"},

@@ -27,7 +27,7 @@ ARROWS = {
     "settings": "pyproject setting_examples setting_names",
     "quality": "spark",
     "sources": "spark",
-    "lake": "settings spark",
+    "lake": "setting_names settings spark",
     "tables": "quality sources",
     "datasets": "quality sources tables root spark",
     "project": "tables",
@@ -38,9 +38,11 @@ ARROWS = {
     "rebuild": "dagster_client lake plan workspace",
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake pyproject settings",
-    "orchestration": "dagster_client lake plan rebuild reconcile servers settings step tables workspace dagster spark",
+    "orchestration": (
+        "dagster_client lake plan rebuild reconcile servers setting_names settings step tables workspace dagster spark"
+    ),
     "code_location": "orchestration workspace dagster",
-    "cli": "dagster_client datasets lake plan pyproject rebuild reconcile servers settings step workspace",
+    "cli": "dagster_client datasets lake plan pyproject rebuild reconcile servers setting_names settings step workspace",
 }
 OPEN_TO_ALL = {"errors", "calendar"}
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}

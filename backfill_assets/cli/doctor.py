@@ -15,6 +15,7 @@ from backfill_assets.lake.ledger import version_of
 from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
 from backfill_assets.servers.home import dagster_home
 from backfill_assets.servers.listening import is_private
+from backfill_assets.setting_names import host_of
 from backfill_assets.settings import REMEMBERED, Settings, read_settings
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -84,7 +85,7 @@ def calendar(workspace: Workspace) -> Finding:
 
 def java(settings: Settings) -> Finding:
     if settings.spark_remote:
-        return Finding("ok", "java", f"not needed: Spark runs at {settings.spark_remote}")
+        return Finding("ok", "java", f"not needed: Spark runs at {host_of(settings.spark_remote)}")
     try:
         return Finding("ok", "java", f"version {require_java()}")
     except BackfillError as error:
@@ -94,7 +95,7 @@ def java(settings: Settings) -> Finding:
 def jars(settings: Settings) -> Finding:
     """Delta's jars: named by a setting, or fetched by an earlier start of Spark, or still to be fetched."""
     if settings.spark_remote:
-        return Finding("ok", "jars", f"not needed: Spark runs at {settings.spark_remote}")
+        return Finding("ok", "jars", f"not needed: Spark runs at {host_of(settings.spark_remote)}")
     if settings.spark_jars:
         return Finding("ok", "jars", f"{len(settings.spark_jars)} named by BACKFILL_SPARK_JARS")
     group, name, version = DELTA_PACKAGE.split(":")

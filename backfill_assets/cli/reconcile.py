@@ -5,7 +5,6 @@ and the tables agree but Dagster could not be asked about every table.
 """
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from httpx import BaseTransport
@@ -15,16 +14,16 @@ from rich.text import Text
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.errors import ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import key, recover, tables_in
-from backfill_assets.lake.table_state import read_state
+from backfill_assets.lake.table_state import TableState, read_state
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Comparison, Records, compare
-from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, read_stale, report, running_runs
+from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement
-from backfill_assets.reconcile.shown_wrong import perhaps_shown_stale
+from backfill_assets.reconcile.shown_wrong import with_stale
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -56,15 +55,20 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     """All three records. Partitions that are built while the records are read are marked as such, and not compared."""
     ledger, names = workspace.lake.ledger, workspace.names
     before = ledger.builds(columns=COMPARED_COLUMNS)
-    running, known = ask_dagster(dagster, names)
-    tables = {name: read_state(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
+    running, known = ask_dagster(dagster, workspace)
+    tables = {name: state_of(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=COMPARED_COLUMNS)
-    seen, right = {key(build) for build in before}, up_to_date(workspace)
+    seen = {key(build) for build in before}
     changed = frozenset((b.table, b.day) for b in after if key(b) not in seen)
-    for name, days in perhaps_shown_stale(workspace.graph, after, right).items():
-        if known and (materialized := known[name]):
-            known[name] = replace(materialized, stale=read_stale(dagster, name, days))
-    return Records(names, after, tables, known, right, running, changed)
+    return Records(names, after, tables, known, up_to_date(workspace) if known else frozenset(), running, changed)
+
+
+def state_of(folder: str) -> TableState:
+    """The table's state, also where all that is known is that it cannot be read."""
+    try:
+        return read_state(folder)
+    except TableUnreadable as error:
+        return TableState(unreadable=str(error))
 
 
 def up_to_date(workspace: Workspace) -> frozenset[Partition]:
@@ -73,10 +77,11 @@ def up_to_date(workspace: Workspace) -> frozenset[Partition]:
     return frozenset(p for p, status in partitions.items() if status.state == State.UP_TO_DATE) - builds.refused()
 
 
-def ask_dagster(dagster: Dagster, names: list[str]) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
+def ask_dagster(dagster: Dagster, workspace: Workspace) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
     """The ids of the runs that are running, and what Dagster knows of each table; None where no webserver answers."""
     try:
-        return running_runs(dagster), {name: read_materialized(dagster, name) for name in names}
+        running, known = running_runs(dagster), {name: read_materialized(dagster, name) for name in workspace.names}
+        return running, with_stale(dagster, known, workspace.graph)
     except ServiceUnavailable:
         return frozenset(), None
 

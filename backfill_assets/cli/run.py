@@ -73,7 +73,7 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
         end = carry_out_and_show(console, rebuild, workspace)
     readers = readers_left(end.plan, workspace)
     with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
-        report_shown_wrong(end.remaining.saved, readers.up_to_date, workspace.lake, dagster)
+        report_shown_wrong({*end.remaining.saved, *readers.up_to_date}, workspace.graph, workspace.lake, dagster)
     return report(end, readers, workspace, as_json=as_json)
 
 

@@ -11,6 +11,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.stack import Servers, servers_on
+from backfill_assets.setting_names import host_of
 from backfill_assets.workspace import open_workspace
 
 CHECK_EVERY_S = 0.5
@@ -23,9 +24,8 @@ def run(port: int) -> int:
     settings = open_workspace().settings
     console.print(f"Starting the servers on {settings.home} (about half a minute) ...")
     with interrupted_by_signals(), servers_on(settings, port, console.print) as servers:
-        engine = (
-            f"engine {servers.engine.remote}" if servers.engine else f"Spark {settings.spark_remote or settings.spark_master}"
-        )
+        spark = host_of(settings.spark_remote or "") or settings.spark_master
+        engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"
         console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")
         console.print(f"Logs: {settings.home / 'logs'}. Ctrl-C stops all servers.")
         watch(servers)

@@ -80,19 +80,10 @@ FAILURES = """query ($run: ID!) {
 }"""
 
 # One table a request: ten years of days take two seconds.
-MATERIALIZED = """query ($key: AssetKeyInput!) {
+MATERIALIZED = """query ($key: AssetKeyInput!, $days: [String!]) {
   assetNodes(assetKeys: [$key]) {
     partitionKeys
-    latestMaterializationByPartition { partition tags { key value } }
-    assetPartitionStatuses {
-      __typename
-      ... on TimePartitionStatuses { ranges { status startKey endKey } }
-    }
-  }
-}"""
-
-FAILED_PARTITIONS = """query ($key: AssetKeyInput!) {
-  assetNodes(assetKeys: [$key]) {
+    latestMaterializationByPartition(partitions: $days) { partition timestamp tags { key value } }
     assetPartitionStatuses {
       __typename
       ... on TimePartitionStatuses { ranges { status startKey endKey } }

@@ -112,12 +112,15 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     """
     try:
         return DeltaTable(path, version=version)
-    except TableNotFoundError:
+    except TableNotFoundError as error:
+        if "PermissionDenied" in str(error):  # which the library takes for a table that is not there
+            raise ServiceUnavailable(f"{path} may not be read by this user. Correct its permissions.") from None
         return None
     except DeltaError as error:
-        of_version = "" if version is None else f" at version {version}"
+        if version is not None and "not the same as the specified end version" in str(error):
+            raise TableUnreadable(f"The log of the Delta table {path} does not have version {version} (any more).") from None
         raise TableUnreadable(
-            f"The Delta table {path} cannot be read{of_version}: {str(error).splitlines()[0][:300]}. Nothing was written to "
+            f"The Delta table {path} cannot be read: {str(error).splitlines()[0][:300]}. Nothing was written to "
             "it. Restore its folder from a copy, or move it away: then a table's days can be built again, and the ledger is "
             "put together from the commits of the tables (`backfill reconcile --repair`)."
         ) from None

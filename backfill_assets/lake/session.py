@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable, SettingsError
 from backfill_assets.lake.spark_conf import DECIDES_ON_ROWS, OF_DRIVER, is_listed
+from backfill_assets.setting_names import host_of
 from backfill_assets.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -134,7 +135,7 @@ def remedies(conf: Mapping[str, str]) -> Iterator[None]:
     except Exception as error:
         if remote:
             raise ServiceUnavailable(
-                f"No Spark Connect server answers at {remote}. Nothing was computed. Start one with `backfill up`, or "
+                f"No Spark Connect server answers at {host_of(remote)}. Nothing was computed. Start one with `backfill up`, or "
                 "correct BACKFILL_SPARK_REMOTE and SPARK_CONNECT_AUTHENTICATE_TOKEN."
             ) from error
         if "JAVA_GATEWAY_EXITED" in str(error) or "ClassNotFoundException" in str(error):

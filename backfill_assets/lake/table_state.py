@@ -43,6 +43,7 @@ class TableState:
     """A table as it is now. `version` is -1 where there is none; commits older than `oldest` are not in its log any more.
 
     `rows` counts those of each day that has files, None where a file has no statistics; `builds` are those of our commits.
+    `unreadable` says why the table cannot be read; then nothing else is known of it.
     """
 
     version: int = -1
@@ -50,6 +51,7 @@ class TableState:
     rows: Mapping[date, int | None] = field(default_factory=dict)
     builds: Sequence[Build] = ()
     foreign_commits: Sequence[ForeignCommits] = ()
+    unreadable: str = ""
 
     @cached_property
     def _keys(self) -> set[Key]:

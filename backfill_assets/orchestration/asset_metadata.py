@@ -36,7 +36,8 @@ def schema_of(table: Table) -> TableSchema:
 
     The day, and columns of which a rule refuses every null, are required; the column of a key of one is unique.
     """
-    required = {table.partition_by, *(name for rule in table.rules if rule.name == "no_nulls" for name in rule.columns)}
+    refusing = [rule for rule in table.rules if rule.name == "no_nulls" and rule.severity == "error"]
+    required = {table.partition_by, *(name for rule in refusing for name in rule.columns)}
     return TableSchema(
         [
             TableColumn(

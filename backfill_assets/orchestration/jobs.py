@@ -93,7 +93,7 @@ def plan_jobs(
             raise
         readers = readers_left(end.plan, workspace)
         with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
-            report_shown_wrong(end.remaining.saved, readers.up_to_date, workspace.lake, webserver)
+            report_shown_wrong({*end.remaining.saved, *readers.up_to_date}, workspace.graph, workspace.lake, webserver)
         outdated = outdated_lines(readers.outdated, workspace.settings.ask_above_days)
         message, metadata = "\n".join([*text.ending_lines(end), *outdated]), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:

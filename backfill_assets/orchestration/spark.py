@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.lake.session import remedies, session_conf
 from backfill_assets.lake.spark_conf import apply_conf, refuse_unlisted, values_judged
+from backfill_assets.setting_names import host_of
 from backfill_assets.settings import Settings
 
 
@@ -27,7 +28,7 @@ class SparkResource(LazyPySparkResource):
         refuse_unlisted(conf)
         with values_judged():
             self._init_session({} if remote else conf)
-            apply_conf(self.spark_session.conf, conf, f"the engine at {remote}" if remote else "this process's driver")
+            apply_conf(self.spark_session.conf, conf, f"the engine at {host_of(remote)}" if remote else "this process's driver")
         return self.spark_session
 
     def forget(self) -> None:

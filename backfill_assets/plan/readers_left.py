@@ -21,8 +21,10 @@ class Readers:
 
 def readers_left(plan: Plan, workspace: Workspace) -> Readers:
     """What reads the days to which `plan` gave other rows, and is not in the plan."""
-    graph, builds = workspace.graph, latest_builds(workspace, plan.id)
-    changed = [p for p in builds.built_by(plan.id) if builds.last[p].outcome != "unchanged"]
+    graph, builds = workspace.graph, latest_builds(workspace)
+    planned = {name: days for name, days in graph.by_table(plan.partitions()).items() if days}
+    of_plan = workspace.lake.ledger.builds(planned, ("table", "day", "run", "code_version", "outcome", "plan", "at"))
+    changed = {(b.table, b.day) for b in of_plan if b.plan == plan.id and b.succeeded and b.outcome != "unchanged"}
     readers = {reader for partition in changed for reader in graph.readers(partition)} - plan.partitions().keys()
     days = graph.by_table(readers)
     tables = [table for table in workspace.tables if days[table.name]]

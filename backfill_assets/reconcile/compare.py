@@ -123,6 +123,8 @@ class _TableRecords:
 
 def _against_table(build: Build, state: TableState) -> tuple[Kind, str] | None:
     """In what the table disagrees with an accepted build of the ledger, with the figures."""
+    if state.unreadable:
+        return Kind.UNREADABLE, state.unreadable
     if state.lacks_commit_of(build):
         newest = f"its newest is {state.version}" if state.version >= 0 else "there is no table"
         return Kind.NO_COMMIT, f"commit {build.delta_version} by run {build.run}; {newest}"

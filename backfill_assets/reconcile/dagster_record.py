@@ -26,32 +26,34 @@ STALE_AT_ONCE = 200
 @dataclass(frozen=True)
 class Materialized:
     """Dagster's record of a table: its first and last partition, the data version of each materialized one ("": none), those
-    it shows as failed (a run failed on them after they were materialized last), and those it shows as stale."""
+    it shows as failed (a run failed on them after they were materialized last), those it shows as stale, and when each was
+    materialized last, in milliseconds."""
 
     first: date
     last: date
     versions: Mapping[date, str] = field(default_factory=dict)
     failed: Collection[date] = ()
     stale: Collection[date] = ()
+    at: Mapping[date, int] = field(default_factory=dict, compare=False)
 
     def may_have(self, day: date) -> bool:
         return self.first <= day <= self.last
 
 
-def read_materialized(dagster: Dagster, table: str) -> Materialized | None:
-    """Dagster's record of `table`; None if the code location does not have it, or it has no partitions yet."""
-    nodes = dagster.ask(documents.MATERIALIZED, {"key": {"path": table.split("/")}})["assetNodes"]
+def read_materialized(dagster: Dagster, table: str, of_days: Collection[date] | None = None) -> Materialized | None:
+    """Dagster's record of `table`, of all its days or of some; without the stale ones, see `read_stale`.
+
+    None if the code location does not have it, or it has no partitions yet.
+    """
+    wanted = None if of_days is None else sorted(map(str, of_days))
+    nodes = dagster.ask(documents.MATERIALIZED, {"key": {"path": table.split("/")}, "days": wanted})["assetNodes"]
     days = [date.fromisoformat(key) for node in nodes for key in node["partitionKeys"]]
     if not days:
         return None
     events = [event for node in nodes for event in node["latestMaterializationByPartition"] if event]
     versions = {date.fromisoformat(event["partition"]): _version(event["tags"]) for event in events}
-    return Materialized(min(days), max(days), versions, _failed(nodes))
-
-
-def read_failed(dagster: Dagster, table: str) -> set[date]:
-    """The partitions of `table` that Dagster shows as failed: a run failed on them after they were materialized last."""
-    return _failed(dagster.ask(documents.FAILED_PARTITIONS, {"key": {"path": table.split("/")}})["assetNodes"])
+    at = {date.fromisoformat(event["partition"]): int(event["timestamp"]) for event in events}
+    return Materialized(min(days), max(days), versions, _failed(nodes), at=at)
 
 
 def read_stale(dagster: Dagster, table: str, days: Sequence[date]) -> set[date]:

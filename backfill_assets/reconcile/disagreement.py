@@ -11,6 +11,7 @@ from backfill_assets.calendar import days_as_typed
 class Kind(StrEnum):
     """In what the records disagree."""
 
+    UNREADABLE = "in the ledger, but the table cannot be read"
     UNRECORDED = "committed, but not in the ledger"
     NO_COMMIT = "in the ledger, but its commit is not in the table"
     FOREIGN_COMMIT = "rewritten by somebody else"
@@ -41,6 +42,8 @@ class Disagreement:
         return self.kind in REPAIRABLE
 
     def remedy(self) -> str:
+        if self.kind is Kind.UNREADABLE:
+            return "Restore its folder from a copy, or move it away, then build its days again."
         if self.repairable:
             return "`backfill reconcile --repair` corrects the record."
         if not self.buildable:

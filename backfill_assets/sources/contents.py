@@ -25,7 +25,7 @@ class FileContents:
     """A file's size and a hash of its bytes; unpacked, its lines that are not blank, the bytes of its longest line, and whether
     all of it is UTF-8.
 
-    `fault` says why it cannot be read, or not to its end; it is empty where it can. `stamp` changes with every write to it.
+    `fault` says why it cannot be read, or not to its end; it is empty where it can. `stamp` is its size and times.
     """
 
     size: int = 0

@@ -25,8 +25,8 @@ class LandingArea:
 class Delivery:
     """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
 
-    `stamp` changes with every write to the files, also with one that leaves them as they were: a step compares it to know that
-    nobody wrote while it read. It is not recorded.
+    `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
+    while it read, not even the same. It is not recorded.
     """
 
     fingerprint: str = ""

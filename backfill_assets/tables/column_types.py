@@ -34,14 +34,16 @@ ADVICE = {
 
 def refusal(name: str, kind: str) -> str:
     """Why the column `name` cannot have the type `kind`, and what to write; "" if it can."""
-    for decimal in DECIMAL.finditer(kind):
+    unquoted = re.sub(QUOTED, "", kind)
+    for decimal in DECIMAL.finditer(unquoted):
         digits, after_the_point = int(decimal[1]), int(decimal[2] or 0)
         if not max(1, after_the_point) <= digits <= MOST_DIGITS:
             return f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them after the point"
     if COLUMN.fullmatch(_simplified(DECIMAL.sub("DECIMAL", kind))):
         return ""
-    unquoted = re.sub(QUOTED, "", kind)
-    advice = (text.format(name=name) for word, text in ADVICE.items() if re.search(rf"\b{word}\b", unquoted, re.IGNORECASE))
+    # A name before a colon is that of a field.
+    words = [word for word in ADVICE if re.search(rf"\b{word}\b(?!\s*:)", unquoted, re.IGNORECASE)]
+    advice = (ADVICE[word].format(name=name) for word in words)
     types = ", ".join(sorted(TYPES))
     return next(advice, f"{kind} is not the type of a column; write {types}, or ARRAY<>, MAP<,> and STRUCT<> of these")
 

@@ -50,7 +50,10 @@ class Webserver:
 
     def nodes(self, table: str) -> list[dict[str, Any]]:
         versions = self.known.get(table, {})
-        events = [{"partition": at, "tags": [{"key": "dagster/data_version", "value": v}]} for at, v in versions.items()]
+        events = [
+            {"partition": at, "timestamp": "1", "tags": [{"key": "dagster/data_version", "value": v}]}
+            for at, v in versions.items()
+        ]
         node = {
             "partitionKeys": [str(day(n)) for n in range(10)],
             "latestMaterializationByPartition": [*events, None],
@@ -87,6 +90,16 @@ def place(tmp_path, monkeypatch, capsys) -> Place:
 
 def test_records_that_agree_are_said_to(place):
     assert place.reconcile() == (0, ["The ledger, the tables and Dagster agree on 2 partition(s)."])
+
+
+def test_a_table_that_cannot_be_read_is_named_and_the_others_are_compared(place):
+    write_days(place.lake, replace(build(5), table="raw/rejected_lines"))
+    Ledger(str(place.lake)).append([replace(build(5), table="raw/rejected_lines")])
+    (place.lake / "raw/rejected_lines/_delta_log" / f"{0:020}.json").write_bytes(b"")
+    code, printed = place.reconcile()
+    text = " ".join(printed)
+    assert (code, "raw/rejected_lines: in the ledger, but the table cannot be read: 2019-08-20" in text) == (1, True)
+    assert "agree on 2 partition(s) and differ on 1" in text
 
 
 def a_crash_after_the_commit(place: Place) -> None:

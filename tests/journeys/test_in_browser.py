@@ -77,7 +77,7 @@ def test_a_day_shows_its_figures_and_why_it_was_built(station: Station, browser:
 
 def test_a_check_is_shown_as_blocking_and_by_day(browser: Browser):
     browser.open(f"/assets/{RAW[0]}?view=checks&checkDetail=has_rows")
-    browser.sees("blocking")
+    browser.page.get_by_text("blocking", exact=True).wait_for()
     browser.page.get_by_role("tab", name="Partitions").last.click()
     browser.sees("Passed (3)")
     browser.sees("Missing (3)")

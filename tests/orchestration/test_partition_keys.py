@@ -10,7 +10,7 @@ from dagster._core.definitions.temporal_context import TemporalContext
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.orchestration.assets import partitions_of
-from backfill_assets.orchestration.partition_keys import from_the_last
+from backfill_assets.orchestration.partition_keys import from_the_last, page_from_the_last_day
 
 PAGINATE = TimeWindowPartitionsDefinition.get_paginated_partition_keys
 FROM_THE_LAST = from_the_last(PAGINATE)
@@ -44,6 +44,15 @@ def test_backwards_the_pages_hold_every_day_there_is_from_the_last_to_the_first(
     assert (len(days), days[-1]) == (10, "2019-08-24")
     assert list(pages(partitions, now, ascending=False)) == [days[:5:-1], days[5:1:-1], days[1::-1]]
     assert [key for page in pages(partitions, now, ascending=True) for key in page] == days
+
+
+def test_the_process_of_the_webserver_pages_so(monkeypatch):
+    monkeypatch.setattr(TimeWindowPartitionsDefinition, "get_paginated_partition_keys", PAGINATE)  # restored for other tests
+    page_from_the_last_day()
+    paginate = TimeWindowPartitionsDefinition.get_paginated_partition_keys
+    partitions, now = partitions_of(Calendar(FIRST, date(2019, 8, 24))), datetime(2026, 11, 22, 9, tzinfo=UTC)
+    first = next(pages(partitions, now, ascending=False, paginate=paginate))
+    assert first == ["2019-08-24", "2019-08-23", "2019-08-22", "2019-08-21"]
 
 
 def test_dagsters_own_first_page_of_an_ended_calendar_has_no_day_of_it():

@@ -19,7 +19,11 @@ def saying(data: Any) -> Dagster:
 
 
 def event(number: int, **tags: str) -> dict[str, Any]:
-    return {"partition": str(day(number)), "tags": [{"key": f"dagster/{name}", "value": text} for name, text in tags.items()]}
+    return {
+        "partition": str(day(number)),
+        "timestamp": "1",
+        "tags": [{"key": f"dagster/{name}", "value": text} for name, text in tags.items()],
+    }
 
 
 def node(*events: dict[str, Any] | None, keys: Sequence[int] = range(10), ranges: Sequence[Any] = ()) -> dict[str, Any]:

@@ -1,79 +1,102 @@
 """Partitions that are up to date and that Dagster shows otherwise, reported to a webserver that is a function."""
 
 import json
-from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
 
-from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.store import Lake
-from backfill_assets.reconcile.shown_wrong import perhaps_shown_stale, report_shown_wrong
+from backfill_assets.reconcile.dagster_record import STALE_AT_ONCE, read_stale
+from backfill_assets.reconcile.shown_wrong import perhaps_stale, report_shown_wrong
 from backfill_assets.tables.graph import Graph
 from tests.deliveries import day, days
-from tests.lake.builds import TABLE, build
+from tests.lake.builds import build
 from tests.plan.graphs import CALENDAR, table
 
-SOURCE = table("raw/a")
-READER = table("raw/b", SOURCE, first=-2, last=1)
+# By name, what reads comes first.
+SOURCE = table("staging/z")
+READER = table("features/a", SOURCE, first=-2, last=1)
 GRAPH = Graph((SOURCE, READER), CALENDAR)
+EVERY = [(t.name, each) for t in (SOURCE, READER) for each in days(*range(8))]
 
 
 class Webserver:
-    """Shows days 0 and 5 to 7 of every table as failed, and day 2 as stale; keeps what is reported to it."""
+    """Shows day 0 of the source as failed, and days 2 and 3 of both tables as stale; keeps what is reported to it.
+
+    Day 3 of the source was materialized last, and day 1 of the reader.
+    """
 
     def __init__(self) -> None:
-        self.reported: list[tuple[str, dict]] = []
-        self.asked_stale: list[str] = []
+        self.reported: list[tuple[str, str, str]] = []
+        self.asked_stale: list[tuple[str, str]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
-        if request.url.path != "/graphql":
-            self.reported.append((request.url.path, body))
+        table = request.url.path.removeprefix("/report_asset_materialization/")
+        if table != request.url.path:
+            self.reported.append((table, body["partition"], body["data_version"]))
             return httpx.Response(200, json={})
-        if "staleStatusByPartition" in body["query"]:
-            self.asked_stale += body["variables"]["days"]
-            statuses = ["STALE" if each == str(day(2)) else "FRESH" for each in body["variables"]["days"]]
-            return httpx.Response(200, json={"data": {"assetNodes": [{"staleStatusByPartition": statuses}]}})
-        ranges = [{"status": "FAILED", "startKey": str(day(0)), "endKey": str(day(0))}]
-        ranges += [{"status": "FAILED", "startKey": str(day(5)), "endKey": str(day(7))}]
-        ranges += [{"status": "MATERIALIZED", "startKey": str(day(1)), "endKey": str(day(4))}]
-        return httpx.Response(200, json={"data": {"assetNodes": [{"assetPartitionStatuses": {"ranges": ranges}}]}})
+        table = "/".join(body["variables"]["key"]["path"])
+        answer = self.stale if "staleStatusByPartition" in body["query"] else self.materialized
+        return httpx.Response(200, json={"data": {"assetNodes": [answer(table, body["variables"]["days"])]}})
+
+    def stale(self, table: str, asked: list[str]) -> dict[str, Any]:
+        self.asked_stale += [(table, each) for each in asked]
+        return {"staleStatusByPartition": ["STALE" if each in map(str, days(2, 3)) else "FRESH" for each in asked]}
+
+    def materialized(self, table: str, asked: list[str]) -> dict[str, Any]:
+        last = day(3) if table == SOURCE.name else day(1)
+        failed = [{"status": "FAILED", "startKey": str(day(0)), "endKey": str(day(0))}] if table == SOURCE.name else []
+        times = dict.fromkeys(asked, "5") | {str(last): "9"}
+        events: list[dict[str, Any]] = [{"partition": each, "timestamp": times[each], "tags": []} for each in asked]
+        return {
+            "partitionKeys": [str(each) for each in CALENDAR.days()],
+            "latestMaterializationByPartition": events,
+            "assetPartitionStatuses": {"ranges": failed},
+        }
 
 
 @pytest.mark.parametrize(
-    ("done", "readers", "reported"),
+    ("up_to_date", "reported"),
     [
-        pytest.param(range(4), [], [0], id="a day that is done and shown as failed, and no other"),
-        pytest.param([], range(1, 4), [2], id="a reader that is shown as stale, and no other"),
-        pytest.param([0], [2], [0, 2], id="both"),
-        pytest.param([1], [1], [], id="nothing, where all are shown as they are"),
+        pytest.param([(SOURCE.name, 0), (SOURCE.name, 1)], [(SOURCE.name, 0)], id="a day shown as failed, and no other"),
+        pytest.param([(READER.name, 2), (READER.name, 4)], [(READER.name, 2)], id="a day shown as stale, and no other"),
+        pytest.param(
+            [(READER.name, 2), (READER.name, 3), (SOURCE.name, 0)],
+            [(SOURCE.name, 0), (READER.name, 2), (READER.name, 3)],
+            id="inputs before what reads them",
+        ),
+        pytest.param([(SOURCE.name, 2), (READER.name, 0)], [], id="nothing, where no input is later"),
     ],
 )
-def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(tmp_path, done, readers, reported):
+def test_what_dagster_shows_otherwise_is_reported_by_its_accepted_build(tmp_path, up_to_date, reported):
     lake, webserver = Lake(str(tmp_path)), Webserver()
-    lake.ledger.append([build(n, fingerprint=f"f{n}", rows=n + 5) for n in range(4)])
+    lake.ledger.append([replace(build(), table=name, day=each, fingerprint=f"f{each}") for name, each in EVERY])
     dagster = Dagster("http://dagster", httpx.MockTransport(webserver))
-    count = report_shown_wrong([(TABLE, day(n)) for n in done], [(TABLE, day(n)) for n in readers], lake, dagster)
-    assert count == len(reported)
-    assert {path for path, _ in webserver.reported} <= {f"/report_asset_materialization/{TABLE}"}
-    events = [(event["partition"], event["data_version"], event["metadata"]["dagster/partition_row_count"])
-              for _, event in webserver.reported]  # fmt: skip
-    assert events == [(str(day(n)), f"f{n}", n + 5) for n in reported]
+    partitions = [(name, day(n)) for name, n in up_to_date]
+    assert report_shown_wrong(partitions, GRAPH, lake, dagster) == len(reported)
+    assert webserver.reported == [(name, str(day(n)), f"f{day(n)}") for name, n in reported]
+    assert {name for name, _ in webserver.asked_stale} <= {READER.name}
 
 
 @pytest.mark.parametrize(
     ("later", "perhaps"),
     [
-        pytest.param([], [], id="no input is built later"),
-        pytest.param([(SOURCE.name, day(3))], days(2, 3, 4, 5), id="an input of four days"),
-        pytest.param([(SOURCE.name, day(3)), (READER.name, day(3))], days(2, 4, 5), id="one of them built after it"),
+        pytest.param([], [], id="no input is later"),
+        pytest.param([(SOURCE.name, day(3))], [2, 3, 4, 5], id="an input of four days"),
+        pytest.param([(SOURCE.name, day(3)), (READER.name, day(3))], [2, 4, 5], id="one of them materialized after it"),
     ],
 )
-def test_only_a_day_that_needs_what_was_built_after_it_can_be_shown_as_stale(later: Collection[Partition], perhaps):
-    every = [(t.name, each) for t in (SOURCE, READER) for each in days(*range(8))]
-    builds = [replace(build(), table=name, day=each) for name, each in every]
-    builds += [replace(build(0, n), table=name, day=each) for n, (name, each) in enumerate(later, start=1)]
-    assert perhaps_shown_stale(GRAPH, builds, every) == ({READER.name: perhaps} if perhaps else {})
+def test_only_a_day_that_needs_what_was_materialized_after_it_can_be_stale(later, perhaps):
+    at = dict.fromkeys(EVERY, 0) | {partition: n for n, partition in enumerate(later, start=1)}
+    assert perhaps_stale(GRAPH, at, EVERY) == [(READER.name, day(n)) for n in perhaps]
+
+
+def test_many_days_are_asked_about_in_several_requests():
+    webserver = Webserver()
+    many = [day(n) for n in range(2 * STALE_AT_ONCE + 1)]
+    stale = read_stale(Dagster("http://dagster", httpx.MockTransport(webserver)), READER.name, many)
+    assert (stale, [each for _, each in webserver.asked_stale]) == (set(days(2, 3)), list(map(str, many)))
