@@ -1,16 +1,16 @@
 """The README's pictures, of a demo that is running: `python -m tests.screenshots http://127.0.0.1:3000`."""
 
-import re
 import sys
 from pathlib import Path
 
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.pyproject import BUNDLED
 from tests.journeys.browser import Browser, browser_on
 
 FOLDER = Path(__file__).parents[1] / ".readme"
 TABLE, DAY = "staging/outages", "2019-09-05"
-# Of the page: without the navigation on the left.
-LEFT, WIDTH, HEIGHT = 240, 1160, 620
+# Of the page: without the navigation on the left, and the plots without the definition on the right.
+LEFT, WIDTH, OF_PLOT, HEIGHT = 240, 1160, 810, 620
 
 
 def partitions(browser: Browser) -> None:
@@ -20,6 +20,7 @@ def partitions(browser: Browser) -> None:
 
 def check(browser: Browser) -> None:
     browser.open(f"/assets/{TABLE}?view=checks&checkDetail=has_rows")
+    browser.sees("blocking")  # then the check has its own tabs
     browser.page.get_by_role("tab", name="Partitions").last.click()
     browser.sees("Passed (60)")
     browser.page.get_by_text(DAY, exact=True).first.click()
@@ -34,9 +35,9 @@ def plot(browser: Browser) -> None:
 
 
 def run(browser: Browser) -> None:
-    browser.open("/runs")
-    browser.page.locator("a[href^='/runs/']").filter(has_text=re.compile("^[0-9a-f]{8}$")).last.click()
-    browser.sees("RUN_SUCCESS")
+    runs = Dagster(browser.url).ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
+    browser.open(f"/runs/{runs[-1]['runId']}")  # the first: of all tables that do not read themselves
+    browser.sees("Loading run logs").wait_for(state="hidden")
 
 
 def main(url: str) -> None:
@@ -45,7 +46,7 @@ def main(url: str) -> None:
             show(browser)
             browser.page.wait_for_load_state("networkidle")
             browser.page.wait_for_timeout(2000)  # what was found is still being drawn
-            clip = {"x": LEFT, "y": 0, "width": WIDTH, "height": HEIGHT}
+            clip = {"x": LEFT, "y": 0, "width": OF_PLOT if show is plot else WIDTH, "height": HEIGHT}
             browser.page.screenshot(path=FOLDER / f"{show.__name__}.png", clip=clip)  # type: ignore[arg-type]
 
 

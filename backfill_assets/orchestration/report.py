@@ -29,6 +29,7 @@ from dagster._core.events import (
     StepOutputData,
     generate_event_batch_id,
 )
+from dagster._core.execution.plan.objects import TypeCheckData
 from dagster._core.execution.plan.outputs import StepOutputHandle
 
 from backfill_assets.dagster_client.tags import runs_of
@@ -59,7 +60,9 @@ def _outputs(step: Any) -> Iterator[Any]:
         if output.properties.asset_check_key:
             yield Output(None, output_name=output.name)
         else:  # an Output would make Dagster materialize every day of the range, those that failed too
-            yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name)))
+            # Without a type check, the page of the run would show no log.
+            checked = TypeCheckData(success=True, label=output.name)
+            yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name), checked))
 
 
 def materialization(table: Table, build: Build, *, new: bool, pointer: int | None) -> AssetMaterialization:

@@ -49,6 +49,9 @@ def launch_three_days(station: Station, browser: Browser, config: str = "") -> N
     assert station.finished(backfill) == "COMPLETED_SUCCESS", station.complaints(backfill)
     assert f"/runs/b/{backfill}" in browser.page.url
     browser.sees("Completed")
+    for run in station.dagster.runs(backfill):
+        browser.open(f"/runs/{run['runId']}")
+        browser.sees("RUN_SUCCESS")
 
 
 def outcomes(station: Station, since: int = 0) -> list[tuple[str, date, str, str]]:
