@@ -109,7 +109,7 @@ def test_a_range_run_evaluates_every_rule_for_every_day(good):
 
 
 def test_every_output_has_a_type_check_without_which_the_run_shows_no_log(good):
-    outputs = [event.step_output_data for event in good.all_events if event.event_type_value == "STEP_OUTPUT"]
+    outputs = [event.step_output_data for event in good[1].all_events if event.event_type_value == "STEP_OUTPUT"]
     assert len(outputs) > len(NAMES)
     assert all(output.type_check_data and output.type_check_data.success for output in outputs)
 
