@@ -186,29 +186,6 @@ def test_the_records_agree_after_all_that(station: Station, mended: str):
     assert "agree on 186 partition(s)" in station.backfill("reconcile")
 
 
-def outdated(station: Station) -> dict[str, list[str]]:
-    """The days of each table that `backfill status` calls outdated; the same ones are those that Dagster shows as stale."""
-    days = {}
-    for table, of_table in station.asked_json("status")["tables"].items():
-        days[table] = [day for day, partition in of_table.items() if partition["state"].startswith("outdated")]
-        shown = station.ask(questions.STALE, table={"path": table.split("/")}, days=list(of_table))["staleStatusByPartition"]
-        assert [day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"] == days[table]
-    return {table: of_table for table, of_table in days.items() if of_table}
-
-
-def test_dagster_shows_as_stale_what_backfill_status_calls_outdated_and_nothing_else(station: Station, mended: str):
-    late = date(2019, 9, 10)
-    lines = gzip.decompress(file_of(station, late).read_bytes()).splitlines(keepends=True)
-    file_of(station, late).write_bytes(gzip.compress(b"".join(lines[:-50])))
-    station.backfill("run", "--partitions", str(late), "--target", "raw/*,staging/outage_updates")
-    # Of the days that wait for this arrival day, Dagster alone would show each as stale, whatever the lines are about.
-    days = outdated(station)
-    assert list(days) == ["staging/outages"]
-    assert set(days["staging/outages"]) < {str(day) for day in between(late - timedelta(days=2), late)}
-    station.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
-    assert outdated(station) == {}
-
-
 def test_the_days_as_they_stand_are_audited_and_no_row_is_written(station: Station, mended: str):
     table, versions = "staging/outages", {name: station.lake.version(name) for name in TABLES}
     audited = station.asked_json("audit", "--partitions", f"{FIVE[0]}..{FIVE[-1]}", "--target", table)
@@ -231,6 +208,31 @@ def test_the_nightly_schedule_ticks_and_its_run_succeeds(station: Station, mende
     tags = {tag["key"]: tag["value"] for tag in found["tags"]}
     first, last = tags["dagster/asset_partition_range_start"], tags["dagster/asset_partition_range_end"]
     assert (found["status"], first, last) == ("SUCCESS", str(LAST - timedelta(days=HORIZON)), str(LAST))
+
+
+def outdated(station: Station) -> dict[str, list[str]]:
+    """The days of each table that `backfill status` calls outdated; the same ones are those that Dagster shows as stale."""
+    days = {}
+    for table, of_table in station.asked_json("status")["tables"].items():
+        days[table] = [day for day, partition in of_table.items() if partition["state"].startswith("outdated")]
+        shown = station.ask(questions.STALE, table={"path": table.split("/")}, days=list(of_table))["staleStatusByPartition"]
+        assert [day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"] == days[table]
+    return {table: of_table for table, of_table in days.items() if of_table}
+
+
+def test_dagster_shows_as_stale_what_backfill_status_calls_outdated_and_nothing_else(station: Station, mended: str):
+    """After plans, days that came out unchanged, a backfill by hand, an audit and a nightly run."""
+    assert outdated(station) == {}
+    late = date(2019, 9, 10)
+    lines = gzip.decompress(file_of(station, late).read_bytes()).splitlines(keepends=True)
+    file_of(station, late).write_bytes(gzip.compress(b"".join(lines[:-50])))
+    station.backfill("run", "--partitions", str(late), "--target", "raw/*,staging/outage_updates")
+    # Of the days that wait for this arrival day, Dagster alone would show each as stale, whatever the lines are about.
+    days = outdated(station)
+    assert list(days) == ["staging/outages"]
+    assert set(days["staging/outages"]) < {str(day) for day in between(late - timedelta(days=2), late)}
+    station.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
+    assert outdated(station) == {}
 
 
 def test_the_webserver_of_backfill_up_answers_no_page_of_another_site_and_to_no_other_name(station: Station):
