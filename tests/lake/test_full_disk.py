@@ -1,4 +1,4 @@
-"""A full disk, recognized by what the libraries say of it. The first three texts are theirs, met on a disk of 2 MB."""
+"""A full disk, recognized by what the libraries that meet it say."""
 
 import errno
 
