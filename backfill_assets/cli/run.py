@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -33,7 +33,7 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.reconcile.shown_wrong import report_shown_wrong
+from backfill_assets.reconcile.shown_wrong import NOT_REPORTED, report_shown_wrong
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -72,8 +72,10 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     with _detaching(console, plan_id):
         end = carry_out_and_show(console, rebuild, workspace)
     readers = readers_left(end.plan, workspace)
-    with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
+    try:
         report_shown_wrong({*end.remaining.saved, *readers.up_to_date}, workspace.graph, workspace.lake, dagster)
+    except BackfillError as error:
+        console.print(NOT_REPORTED.format(error))
     return report(end, readers, workspace, as_json=as_json)
 
 

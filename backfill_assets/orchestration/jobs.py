@@ -8,7 +8,7 @@ retried by Dagster after its process died, it continues the same plan.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from dagster import (
@@ -33,7 +33,7 @@ from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
 from backfill_assets.rebuild.start import rebuild_of
-from backfill_assets.reconcile.shown_wrong import report_shown_wrong
+from backfill_assets.reconcile.shown_wrong import NOT_REPORTED, report_shown_wrong
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
@@ -92,8 +92,10 @@ def plan_jobs(
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
         readers = readers_left(end.plan, workspace)
-        with suppress(BackfillError):  # `backfill reconcile` finds what is not reported
+        try:
             report_shown_wrong({*end.remaining.saved, *readers.up_to_date}, workspace.graph, workspace.lake, webserver)
+        except BackfillError as error:
+            context.log.warning(NOT_REPORTED.format(error))
         outdated = outdated_lines(readers.outdated, workspace.settings.ask_above_days)
         message, metadata = "\n".join([*text.ending_lines(end), *outdated]), metadata_of_ending(end, workspace.lake)
         if end.ending != Ending.DONE:

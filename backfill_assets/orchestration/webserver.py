@@ -1,7 +1,8 @@
 """Dagster's webserver behind a check of each request: `python -m backfill_assets.orchestration.webserver -p 3000 -w FILE`.
 
 Dagster's own takes mutations by GET and from any origin, so that any web page in the user's browser could start runs. The check
-lets pages of this server do so, and programs; it is no login: whoever reaches the port may do everything.
+lets pages of this server do so, and programs; it is no login: whoever reaches the port may do everything. Plots by day end with
+the calendar (`partition_keys`).
 """
 
 from collections.abc import Collection

@@ -17,6 +17,11 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, read_stale, report
 from backfill_assets.tables.graph import Graph
 
+NOT_REPORTED = (
+    "Dagster may show days as failed or stale that are up to date, for they could not be reported to it: {} "
+    "`backfill reconcile --repair` does it later."
+)
+
 
 def report_shown_wrong(up_to_date: Collection[Partition], graph: Graph, lake: Lake, dagster: Dagster) -> int:
     """Report to Dagster, by their accepted builds, those of `up_to_date` that it shows as failed or stale; how many."""

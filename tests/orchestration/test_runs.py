@@ -15,14 +15,11 @@ from dagster import (
 )
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 from dagster._core.loader import LoadingContextForTest
 
-from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.latest import latest
 from backfill_assets.orchestration.assets import asset_key
-from backfill_assets.rebuild.launch import INTERRUPTED
 from tests.deliveries import arriving, day
 from tests.orchestration.site import END, START, Site, delivered
 from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
@@ -197,42 +194,6 @@ def test_options_reach_every_step(site):
     site.run(force=True, reason="again", accept="a.jsonl")
     last = site.world.lake.ledger.builds()[-len(NAMES) * 4 :]
     assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
-
-
-def test_a_step_that_finds_no_engine_tries_again(tmp_path, spark):
-    with delivered(tmp_path, spark, ServiceUnavailable("No Spark Connect server answers.")) as site:
-        result = site.run()
-        assert result.success
-        tried = [e.step_key for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
-        assert tried == [REJECTED.replace("/", "__")]
-        builds = [(b.day, b.outcome) for b in site.world.lake.ledger.builds() if b.table == REJECTED]
-    assert builds == [(at, "failed") for at in FOUR] + [(at, "accepted") for at in FOUR]
-
-
-def test_a_step_whose_run_is_interrupted_does_not_try_again(tmp_path, spark):
-    """It would outlive its servers, or its cancellation."""
-    with delivered(tmp_path, spark, DagsterExecutionInterruptedError()) as site:
-        result = site.run()
-        assert not result.success
-        assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
-        (run,) = site.instance.get_runs()
-        assert run.tags[INTERRUPTED["key"]] == INTERRUPTED["value"]
-
-
-def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(tmp_path, spark):
-    full = RuntimeError("org.apache.spark.SparkException: java.io.IOException: No space left on device")
-    with delivered(tmp_path, spark, *[full] * 4) as site:
-        result = site.run()
-        assert f"MB for the lake at {site.world.root}" in site.failures(result)[REJECTED]
-        assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
-
-
-def test_an_error_of_a_tables_code_is_not_tried_again(tmp_path, spark):
-    every_try = [NameError("name 'colunm' is not defined")] * 4  # all days at once, then three of them one by one
-    with delivered(tmp_path, spark, *every_try) as site:
-        result = site.run()
-        assert {b.message for b in site.world.lake.ledger.builds()} == {"NameError: name 'colunm' is not defined"}
-        assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
 def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):

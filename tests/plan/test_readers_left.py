@@ -47,6 +47,27 @@ def test_days_outside_of_the_plan_that_read_what_it_rebuilt_are_named_with_the_c
     assert list(outdated_lines(outdated, 1))[-1].endswith("--downstream --yes`.")
 
 
+def test_what_others_built_since_hides_no_outdated_day_and_what_they_rebuilt_is_up_to_date(tmp_path):
+    lake, plan = str(tmp_path), plan_of((A.name, day(3)), (B.name, day(3)))
+    built(lake, A, 1, 2, 3, 4, 5, by="earlier")
+    built(lake, B, 3, 4, 5, by="earlier")
+    built(lake, A, 3, by=plan.id, fingerprint="new")
+    built(lake, B, 3, by=plan.id)
+    Ledger(lake).append([Build(A.name, day(3), "unchanged", "r", "1", fingerprint="new3", plan="other")])
+    built(lake, B, 4, by="other")
+    readers = readers_left(plan, workspace_of(TABLES, CALENDAR, lake))
+    assert (readers.outdated, readers.up_to_date) == ({B.name: days(5)}, [(B.name, day(4))])
+
+
+def test_days_that_came_out_unchanged_have_no_readers_to_look_at(tmp_path):
+    lake, plan = str(tmp_path), plan_of((A.name, day(3)))
+    built(lake, A, 1, 2, 3, 4, 5, by="earlier")
+    built(lake, B, 3, 4, 5, by="earlier")
+    Ledger(lake).append([Build(A.name, day(3), "unchanged", "r", "1", fingerprint="f3", plan=plan.id)])
+    readers = readers_left(plan, workspace_of(TABLES, CALENDAR, lake))
+    assert (readers.outdated, list(readers.up_to_date)) == ({}, [])
+
+
 def test_a_plan_whose_days_came_out_the_same_leaves_nothing_outdated(tmp_path):
     lake, plan = str(tmp_path), plan_of((A.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
