@@ -18,7 +18,7 @@ from backfill_assets.calendar import days_as_typed
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import FINISHED, Dagster
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
@@ -54,17 +54,18 @@ def accepted_days(workspace: Workspace, text: str, target: str) -> dict[str, lis
 
 def audited_by(dagster: Dagster, days: Mapping[str, list[date]], sleep: Callable[[float], None]) -> set[str]:
     """Have these days audited, and wait until it is done; the ids of the runs that did it."""
-    options, who = {"audit_only": True}, {tags.WHO: getpass.getuser()}
+    # The one run that is waited for: not Dagster's next try of it, if its process dies.
+    options, who = {"audit_only": True}, {tags.WHO: getpass.getuser(), "dagster/max_retries": "0"}
     refuse_without_daemons(dagster)
     named = {tags.LAUNCH: uuid.uuid4().hex}
-    backfill_id = dagster.launch(days, options=options, tags=who | named, title="audit of the days as they stand")
-    terminal(stderr=True).print(f"Audited by backfill {backfill_id}: {dagster.url}/runs/b/{backfill_id}")
+    audit = dagster.launch(days, options=options, tags=who | named, title="audit of the days as they stand")
+    terminal(stderr=True).print(f"Audited by {audit}: {dagster.url}{audit.page}")
 
     def is_running() -> bool:
-        return any(backfill["status"] not in FINISHED for backfill in dagster.backfills(named))
+        return any(not launched.is_over for launched in dagster.launched(named))
 
     Retrying(wait=wait_fixed(1), retry=retry_if_result(bool), sleep=sleep)(is_running)
-    return {run["runId"] for run in dagster.runs(backfill_id)}
+    return {run["runId"] for run in dagster.runs(audit)}
 
 
 def counts(days: list[date], builds: list[Build]) -> dict[str, Any]:

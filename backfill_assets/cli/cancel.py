@@ -8,7 +8,8 @@ from collections.abc import Callable
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import FINISHED, Dagster
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.store import OPEN, Plans
@@ -28,31 +29,30 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     if state != OPEN:
         raise UsageError(f"Plan {plan_id} is not open: it is {state}. Nothing was cancelled.")
     plans.note(plan_id, "cancelled", utc_now(), who=getpass.getuser())
-    backfill_ids = _cancel_backfills(plan_id, dagster_of(settings), sleep)
+    cancelled = _cancel_running(plan_id, dagster_of(settings), sleep)
     if as_json:
-        print(json.dumps({"plan": plan_id, "ending": "cancelled", "backfills": backfill_ids}))
+        print(json.dumps({"plan": plan_id, "ending": "cancelled", "cancelled": [launched.id for launched in cancelled]}))
     else:
         print(
-            f"Plan {plan_id} is cancelled: {len(backfill_ids)} backfill(s) were running and have ended. Days that are built "
+            f"Plan {plan_id} is cancelled: {len(cancelled)} of its chunks were running and have ended. Days that are built "
             f"stay; `backfill show {plan_id}` lists them, `backfill resume {plan_id}` builds the rest."
         )
     return 0
 
 
-def _cancel_backfills(plan_id: str, dagster: Dagster, sleep: Callable[[float], None]) -> list[str]:
-    """Cancel every running backfill of the plan and wait until it has ended; their ids."""
+def _cancel_running(plan_id: str, dagster: Dagster, sleep: Callable[[float], None]) -> list[Launched]:
+    """Cancel every running chunk of the plan and wait until it has ended; what was running."""
 
-    def running() -> list[str]:
-        backfills = dagster.backfills({tags.PLAN: plan_id})
-        return [str(backfill["id"]) for backfill in backfills if backfill["status"] not in FINISHED]
+    def running() -> list[Launched]:
+        return [launched for launched in dagster.launched({tags.PLAN: plan_id}) if not launched.is_over]
 
     try:
-        backfill_ids = running()
-        for backfill_id in backfill_ids:
-            dagster.cancel(backfill_id)
+        cancelled = running()
+        for launched in cancelled:
+            dagster.cancel(launched)
         still_running = retry_if_result(bool)
         Retrying(stop=stop_after_delay(TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep)(running)
-        return backfill_ids
+        return cancelled
     except RetryError:
         raise ServiceUnavailable(
             f"Runs of plan {plan_id} have not ended within {TIMEOUT_S} s. Nothing more of it is launched. Does the "

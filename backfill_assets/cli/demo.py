@@ -14,7 +14,7 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.cli.rendering import outcome_table, terminal
 from backfill_assets.cli.run import carry_out_and_show
 from backfill_assets.cli.up import interrupted_by_signals, watch
-from backfill_assets.dagster_client.client import FINISHED, Dagster
+from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
 from backfill_assets.plan.make import latest_builds, make_plan
@@ -63,7 +63,7 @@ def await_closed(dagster: Dagster) -> None:
     """Wait until Dagster has closed its backfills, for at most `CLOSE_TIMEOUT_S`: it shows them as running until then."""
 
     def some_are_open() -> bool:
-        return any(backfill["status"] not in FINISHED for backfill in dagster.backfills())
+        return any(not launched.is_over for launched in dagster.launched())
 
     with suppress(RetryError, ServiceUnavailable):
         Retrying(stop=stop_after_delay(CLOSE_TIMEOUT_S), wait=wait_fixed(0.5), retry=retry_if_result(bool))(some_are_open)

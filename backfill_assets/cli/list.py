@@ -1,4 +1,4 @@
-"""`backfill list`: the plans of this lake, and the backfills that were launched in Dagster without a plan."""
+"""`backfill list`: the plans of this lake, and the runs and backfills of tables that were launched without a plan."""
 
 import json
 from datetime import UTC, datetime
@@ -10,26 +10,27 @@ from rich.table import Table
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
-BACKFILLS_SHOWN = 100
+LAUNCHED_SHOWN = 100
 
 
 def run(*, as_json: bool) -> int:
     settings = read_settings()
     plans, unavailable = plans_of(Plans(settings.lake)), ""
     try:
-        backfills = [_backfill(record) for record in dagster_of(settings).backfills(limit=BACKFILLS_SHOWN)]
+        launched = [_launched(each) for each in dagster_of(settings).launched(limit=LAUNCHED_SHOWN)]
     except ServiceUnavailable as error:
-        backfills, unavailable = [], f"Backfills are not listed: {error}"
+        launched, unavailable = [], f"Runs and backfills without a plan are not listed: {error}"
     if as_json:
-        print(json.dumps({"plans": plans, "backfills": backfills, "unavailable": unavailable}))
+        print(json.dumps({"plans": plans, "launched": launched, "unavailable": unavailable}))
     else:
-        show(terminal(), plans, backfills, unavailable)
+        show(terminal(), plans, launched, unavailable)
     return 0
 
 
@@ -60,30 +61,30 @@ def _span(plan: Plan) -> str:
     return ranges(days) if len(days) < 3 else f"{days[0]}..{days[-1]} ({len(days)})"
 
 
-def _backfill(record: dict[str, Any]) -> dict[str, Any]:
-    backfill_tags = record["tags"]
+def _launched(launched: Launched) -> dict[str, Any]:
     return {
-        "backfill": record["id"],
-        "at": f"{datetime.fromtimestamp(record['creationTime'], UTC):%Y-%m-%d %H:%M}",
-        "status": str(record["status"]).lower(),
-        "days": record["numPartitions"],
-        "plan": backfill_tags.get(tags.PLAN, ""),
-        "title": record["title"] or "",
-        "who": backfill_tags.get(tags.WHO) or backfill_tags.get("user") or "",
+        "id": launched.id,
+        "kind": "run" if launched.is_run else "backfill",
+        "at": f"{datetime.fromtimestamp(launched.created, UTC):%Y-%m-%d %H:%M}",
+        "status": launched.status.lower(),
+        "partitions": launched.partitions,
+        "plan": launched.tags.get(tags.PLAN, ""),
+        "title": launched.title,
+        "who": launched.tags.get(tags.WHO) or launched.tags.get("user") or "",
     }
 
 
-def show(console: Console, plans: list[dict[str, Any]], backfills: list[dict[str, Any]], unavailable: str) -> None:
+def show(console: Console, plans: list[dict[str, Any]], launched: list[dict[str, Any]], unavailable: str) -> None:
     table = Table("plan", "state", "started (UTC)", "who", "days", "tables", "reason")
     for plan in plans:
         row = plan | {"tables": str(len(plan["tables"]))}
         table.add_row(*(row[name] for name in ("plan", "state", "started", "who", "days", "tables", "reason")))
     console.print(table if plans else "There is no plan here yet: `backfill plan` makes one.")
-    without_plan = [backfill for backfill in backfills if not backfill["plan"]]
+    without_plan = [each for each in launched if not each["plan"]]
     if without_plan:
-        table = Table("backfill without a plan", "launched (UTC)", "status", "partitions", "title", "who")
-        for backfill in without_plan:
-            table.add_row(*(str(backfill[name]) for name in ("backfill", "at", "status", "days", "title", "who")))
+        table = Table("without a plan", "id", "launched (UTC)", "status", "partitions", "title", "who")
+        for each in without_plan:
+            table.add_row(*(str(each[name]) for name in ("kind", "id", "at", "status", "partitions", "title", "who")))
         console.print(table)
     if unavailable:
         console.print(unavailable)

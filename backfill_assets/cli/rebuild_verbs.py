@@ -62,7 +62,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command("list")
 def list_(json_: Json = False) -> None:
-    """List the plans of this lake, and the backfills that were launched in Dagster without a plan."""
+    """List the plans of this lake, and the runs and backfills of tables that were launched without a plan."""
     from backfill_assets.cli.list import run
 
     raise typer.Exit(run(as_json=json_))

@@ -157,7 +157,7 @@ def as_values(end: Progress) -> dict[str, Any]:
         "failed_or_blocked": {f"{table} {day}": why for (table, day), why in end.remaining.why.items()},
         "saved": len(end.remaining.saved),
         "chunks_over": len(end.chunks_over),
-        "running": {str(number): work.backfill_id for number, work in end.running.items()},
+        "running": {str(number): launched for number, launched in end.running.items()},
         "seconds": round((end.at - end.started).total_seconds(), 1),
     }
 

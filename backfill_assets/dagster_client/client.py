@@ -7,15 +7,16 @@ from typing import Any
 
 import httpx
 
-from backfill_assets.calendar import consecutive
 from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.launch_params import ASSET_JOB, backfill_params, one_run, run_params, tag_list
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.dagster_client.loaded_table import LoadedTable, name_of, refuse_unknown
+from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 # Launching sixty days over six tables answers in about a second; a busy machine is given a minute.
 TIMEOUT_S = 60.0
 FAILURE = "dagster._core.definitions.events.Failure: "
-FINISHED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
 
 
 @dataclass
@@ -99,35 +100,44 @@ class Dagster:
 
     def launch(
         self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
-    ) -> str:
-        """Launch exactly these days of exactly these tables; the backfill's id.
+    ) -> Launched:
+        """Launch exactly these days of exactly these tables: as one run where one can hold them, else as a backfill.
 
         Raises UsageError, before anything is launched, for a table or a day that the code location does not have, and
         AnswerLost where it may have been launched.
         """
-        refuse_unknown(self._nodes(), days)
-        params = {
-            "partitionsByAssets": [
-                {"assetKey": {"path": table.split("/")}, "partitions": {"ranges": _ranges(of)}} for table, of in days.items()
-            ],
-            "runConfigData": {"resources": {"options": {"config": dict(options)}}},
-            "tags": _tags(tags),
-            "title": title,
-        }
-        return str(payload(self.ask(documents.LAUNCH, {"params": params})["launchPartitionBackfill"])["backfillId"])
+        nodes = self._nodes()
+        refuse_unknown(nodes, days)
+        config = {"runConfigData": {"resources": {"options": {"config": dict(options)}}}}
+        ends = one_run(days, nodes)
+        if ends:
+            run = run_params(list(days), ends, nodes[next(iter(days))], {**tags, TITLE: title})
+            answer = payload(self.ask(documents.LAUNCH_RUN, {"params": run | config})["launchRun"])
+            return Launched(str(answer["run"]["runId"]), is_run=True)
+        backfill = backfill_params(days, tags, title)
+        answer = payload(self.ask(documents.LAUNCH_BACKFILL, {"params": backfill | config})["launchPartitionBackfill"])
+        return Launched(str(answer["backfillId"]), is_run=False)
 
-    def runs(self, backfill_id: str) -> list[dict[str, Any]]:
-        return list(payload(self.ask(documents.RUNS, {"id": backfill_id})["runsOrError"])["results"])
+    def launched(self, tags: Mapping[str, str] | None = None, limit: int = 1000) -> list[Launched]:
+        """The backfills, and the runs of assets that belong to none, with all of these tags, newest first.
 
-    def backfills(self, tags: Mapping[str, str] | None = None, limit: int = 1000) -> list[dict[str, Any]]:
-        """The backfills with all of these tags, newest first; the tags of each as a mapping."""
-        variables = {"tags": _tags(tags or {}), "limit": limit}
-        backfills = payload(self.ask(documents.BACKFILLS, variables)["runsFeedOrError"])["results"]
-        return [backfill | {"tags": {tag["key"]: tag["value"] for tag in backfill["tags"]}} for backfill in backfills]
+        Runs of jobs, of which there may be any number, are not among them, but count for `limit`.
+        """
+        variables = {"filter": {"tags": tag_list(tags or {})}, "limit": limit}
+        entries = payload(self.ask(documents.FEED, variables)["runsFeedOrError"])["results"]
+        return [Launched.of(entry) for entry in entries if entry["__typename"] != "Run" or entry["jobName"] == ASSET_JOB]
 
-    def cancel(self, backfill_id: str) -> None:
-        """Launch no more runs of a backfill, and terminate those that are running."""
-        payload(self.ask(documents.CANCEL, {"id": backfill_id})["cancelPartitionBackfill"])
+    def runs(self, launched: Launched) -> list[dict[str, Any]]:
+        """The runs of a backfill, or the one run that was launched."""
+        of_it = {"runIds": [launched.id]} if launched.is_run else {"tags": tag_list({"dagster/backfill": launched.id})}
+        return list(payload(self.ask(documents.RUNS, {"filter": of_it})["runsOrError"])["results"])
+
+    def cancel(self, launched: Launched) -> None:
+        """Launch no more runs of a backfill, and terminate those that are running; or terminate the run."""
+        if launched.is_run:
+            payload(self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"])
+        else:
+            payload(self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"])
 
     def failures(self, run_id: str) -> dict[str, str]:
         """The message of each failed step of a run, by table."""
@@ -144,14 +154,6 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
         return {}
     graphql = isinstance(body, dict) and (isinstance(body.get("data"), dict) or isinstance(body.get("errors"), list))
     return dict(body) if graphql else {}
-
-
-def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"key": key, "value": value} for key, value in tags.items()]
-
-
-def _ranges(days: Sequence[date]) -> list[dict[str, str]]:
-    return [{"start": str(island[0]), "end": str(island[-1])} for island in consecutive(days)]
 
 
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:

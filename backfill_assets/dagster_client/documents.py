@@ -15,16 +15,13 @@ SET_POOL = "mutation ($pool: String!, $limit: Int!) { setConcurrencyLimit(concur
 # the calendar has a fixed last day.
 TABLES = """{
   assetNodes(loadMaterializations: false) {
-    assetKey { path } isPartitioned opVersion partitionKeys metadataEntries { label ... on TextMetadataEntry { text } }
+    assetKey { path } isPartitioned opVersion partitionKeys backfillPolicy { maxPartitionsPerRun }
+    repository { name location { name } } metadataEntries { label ... on TextMetadataEntry { text } }
   }
 }"""
 
-# The types that launching a backfill can answer with.
-LAUNCHED = """
-    __typename
-    ... on LaunchBackfillSuccess { backfillId }
-    ... on PartitionSetNotFoundError { message }
-    ... on PartitionKeysNotFoundError { message }
+# The types of errors that launching can answer with.
+_NOT_LAUNCHED = """
     ... on InvalidStepError { invalidStepKey }
     ... on InvalidOutputError { stepKey invalidOutputName }
     ... on RunConfigValidationInvalid { errors { message } }
@@ -38,12 +35,22 @@ LAUNCHED = """
     ... on NoModeProvidedError { message }
 """
 
-LAUNCH = f"""mutation ($params: LaunchBackfillParams!) {{
-  launchPartitionBackfill(backfillParams: $params) {{ {LAUNCHED} }}
+LAUNCH_BACKFILL = f"""mutation ($params: LaunchBackfillParams!) {{
+  launchPartitionBackfill(backfillParams: $params) {{
+    __typename
+    ... on LaunchBackfillSuccess {{ backfillId }}
+    ... on PartitionSetNotFoundError {{ message }}
+    ... on PartitionKeysNotFoundError {{ message }}{_NOT_LAUNCHED}  }}
 }}"""
 
-RUNS = """query ($id: String!) {
-  runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
+LAUNCH_RUN = f"""mutation ($params: ExecutionParams!) {{
+  launchRun(executionParams: $params) {{
+    __typename
+    ... on LaunchRunSuccess {{ run {{ runId }} }}{_NOT_LAUNCHED}  }}
+}}"""
+
+RUNS = """query ($filter: RunsFilter!) {
+  runsOrError(filter: $filter) {
     __typename
     ... on Runs { results { runId status tags { key value } stepStats { stepKey status } } }
     ... on InvalidPipelineRunsFilterError { message }
@@ -51,17 +58,32 @@ RUNS = """query ($id: String!) {
   }
 }"""
 
-BACKFILLS = """query ($tags: [ExecutionTag!], $limit: Int!) {
-  runsFeedOrError(limit: $limit, view: BACKFILLS, filter: {tags: $tags}) {
+# Backfills, and runs that belong to none.
+FEED = """query ($filter: RunsFilter!, $limit: Int!) {
+  runsFeedOrError(limit: $limit, view: ROOTS, filter: $filter) {
     __typename
     ... on RunsFeedConnection {
-      results { id tags { key value } creationTime ... on PartitionBackfill { status title numPartitions } }
+      results {
+        __typename id runStatus jobName tags { key value } creationTime assetSelection { path }
+        ... on PartitionBackfill { status title numPartitions }
+      }
     }
     ... on PythonError { message }
   }
 }"""
 
-CANCEL = """mutation ($id: String!) {
+CANCEL_RUN = """mutation ($id: String!) {
+  terminateRun(runId: $id) {
+    __typename
+    ... on TerminateRunSuccess { run { runId } }
+    ... on TerminateRunFailure { message }
+    ... on RunNotFoundError { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""
+
+CANCEL_BACKFILL = """mutation ($id: String!) {
   cancelPartitionBackfill(backfillId: $id) {
     __typename
     ... on CancelBackfillSuccess { backfillId }

@@ -7,6 +7,7 @@ PLAN = "backfill/plan"  # also on the runs that made the plan and carried it out
 CHUNK = "backfill/chunk"  # the chunk's number in its plan, from 1; dagster.yaml counts the runs that have it
 LAUNCH = "backfill/launch"  # one launch request; a backfill whose answer was lost is looked up by it
 LAUNCHER = "backfill/launcher"  # on a run that carries a plan out and builds nothing itself; dagster.yaml counts these too
+TITLE = "backfill/title"  # on a run, which has none in Dagster
 WHO = "backfill/who"
 REASON = "backfill/reason"
 PROCESS = "backfill/process"  # the process of a run that the run starter started

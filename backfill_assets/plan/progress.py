@@ -30,14 +30,6 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class LaunchedChunk:
-    """A chunk that was launched and is not over: its backfill, and the partitions it was launched for."""
-
-    backfill_id: str
-    partitions: Collection[Partition]
-
-
-@dataclass(frozen=True)
 class TableProgress:
     """How many days of one table of the plan are in each state: `running` ones are being computed, `saved` ones needed no
     computing."""
@@ -54,14 +46,16 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress at one moment. `over`: no command is carrying the plan out. `waiting`: why the server is waited for.
+    """The progress at one moment. `running`: the run or backfill of each chunk that runs, by the chunk's number, from 1.
+
+    `over`: no command is carrying the plan out. `waiting`: why the server is waited for.
 
     `recorded`: how a plan that is looked at later has ended.
     """
 
     plan: Plan
     remaining: Remaining
-    running: Mapping[int, LaunchedChunk]
+    running: Mapping[int, str]
     chunks_over: frozenset[int]
     stopped: Stop | None
     started: datetime

@@ -1,18 +1,20 @@
 """Launching a chunk, once: whatever becomes of the answer, or of this command.
 
-Each request is recorded in the lake before it is sent, under a name that the backfill carries as a tag. A launch whose answer
-was lost is looked up by that name; only one that Dagster does not know, after any request would have been processed, is
-requested again.
+Each request is recorded in the lake before it is sent, under a name that what is launched (a run or a backfill) has as a tag. A
+launch whose answer was lost is looked up by that name; only one that Dagster does not know, after any request would have been
+processed, is requested again.
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import tags
-from backfill_assets.dagster_client.client import FINISHED, TIMEOUT_S, Dagster
+from backfill_assets.dagster_client.client import TIMEOUT_S, Dagster
+from backfill_assets.dagster_client.launched import RUN_FINISHED, Launched
 from backfill_assets.dagster_client.loaded_table import LoadedTable
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.paths import Paths
@@ -28,7 +30,6 @@ PRIORITY = "-10"
 REQUESTED = "requested"
 # Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts as failed too.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
-RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 
 def utc_now() -> datetime:
@@ -46,10 +47,17 @@ def refuse_other_lake(loaded: Mapping[str, LoadedTable], root: str, url: str) ->
         )
 
 
-def running_backfills(dagster: Dagster, plan: Plan) -> dict[int, str]:
-    """The backfills of a plan that are not over yet, by the number of their chunk, from 1."""
-    backfills = dagster.backfills({tags.PLAN: plan.id})
-    return {int(each["tags"][tags.CHUNK]): str(each["id"]) for each in backfills if each["status"] not in FINISHED}
+def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
+    """What was launched for a plan and is not over yet, by the number of its chunk, from 1."""
+    return {int(each.tags[tags.CHUNK]): each for each in dagster.launched({tags.PLAN: plan.id}) if not each.is_over}
+
+
+@dataclass(frozen=True)
+class LaunchedChunk:
+    """A chunk that was launched and is not over: as what, and the partitions it was launched for."""
+
+    launched: Launched
+    partitions: Collection[Partition]
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,8 @@ class Launcher:
     sleep: Callable[[float], None]
     now: Callable[[], datetime] = utc_now
 
-    def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> str:
-        """Launch these days of a chunk, numbered from 1; the backfill's id.
+    def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> Launched:
+        """Launch these days of a chunk, numbered from 1.
 
         UsageError if Dagster refuses, or has other code or another lake loaded; ServiceUnavailable if it is gone before the
         request was sent, or does not come back after.
@@ -72,7 +80,7 @@ class Launcher:
         loaded = self.dagster.tables()
         refuse_other_lake(loaded, self.plans.root, self.dagster.url)
         self.plan.refuse_other_code({name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url)
-        running = running_backfills(self.dagster, self.plan).get(chunk)
+        running = running_chunks(self.dagster, self.plan).get(chunk)
         if running:  # launched by a command that was killed before it had the answer, or before the server was gone
             return running
         name = f"{chunk}-{secrets.token_hex(4)}"
@@ -80,58 +88,58 @@ class Launcher:
         try:
             return self.dagster.launch(days, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk))
         except AnswerLost:
-            backfill_id = self._launched_as(name, request.at)
-            if not backfill_id:  # the request never arrived, and may be sent again
+            launched = self._launched_as(name, request.at)
+            if launched is None:  # the request never arrived, and may be sent again
                 raise
-            return backfill_id
+            return launched
 
-    def _launched_as(self, name: str, requested: datetime) -> str:
-        """The backfill that was launched under this name, as soon as Dagster has it; "" if it never will."""
+    def _launched_as(self, name: str, requested: datetime) -> Launched | None:
+        """What was launched under this name, as soon as Dagster has it; None if it never will."""
         while True:
             late = self.now() - requested > SETTLED_AFTER
             try:
-                backfills = self.dagster.backfills({tags.LAUNCH: name})
+                launched = self.dagster.launched({tags.LAUNCH: name})
             except ServiceUnavailable:
                 if late:
                     raise
-                backfills = []
-            if backfills or late:
-                return str(backfills[0]["id"]) if backfills else ""
+                launched = []
+            if launched or late:
+                return launched[0] if launched else None
             self.sleep(POLL_EVERY_S)
 
-    def running(self) -> dict[int, str]:
-        """The backfills of this plan that are not over yet, by chunk, those requested by a command that was killed included."""
-        answered = {backfill["tags"].get(tags.LAUNCH) for backfill in self.backfills()}
+    def running(self) -> dict[int, Launched]:
+        """The chunks of this plan that are running, by number, those requested by a command that was killed included."""
+        answered = {launched.tags.get(tags.LAUNCH) for launched in self.launched()}
         for event in self.plans.events(self.plan.id, REQUESTED):
             if event.facts["launch"] not in answered:
                 self._launched_as(event.facts["launch"], min(event.at, self.now()))  # by a clock that may be ahead
-        return running_backfills(self.dagster, self.plan)
+        return running_chunks(self.dagster, self.plan)
 
     def cancellations(self) -> int:
         """How often this plan was cancelled. Counted, since the clock of the host it was cancelled on may be slow."""
         return len(self.plans.events(self.plan.id, "cancelled"))
 
-    def backfills(self) -> list[dict[str, Any]]:
-        """Every backfill of this plan that Dagster knows, newest first."""
-        return self.dagster.backfills({tags.PLAN: self.plan.id})
+    def launched(self) -> list[Launched]:
+        """Everything that was launched for this plan and that Dagster knows, newest first."""
+        return self.dagster.launched({tags.PLAN: self.plan.id})
 
-    def runs_over(self, backfill_id: str) -> bool:
-        runs = self.dagster.runs(backfill_id)
+    def runs_over(self, launched: Launched) -> bool:
+        runs = self.dagster.runs(launched)
         return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
-    def crashed(self, backfill_id: str) -> bool:
+    def crashed(self, launched: Launched) -> bool:
         """Whether some run was interrupted, or ended without any of its steps having failed: killed, or never started."""
-        runs = self.dagster.runs(backfill_id)
+        runs = self.dagster.runs(launched)
         return not runs or any(
             run["status"] != "SUCCESS"
             and (INTERRUPTED in run["tags"] or not any(step["status"] == "FAILURE" for step in run["stepStats"]))
             for run in runs
         )
 
-    def failure(self, backfill_id: str) -> str:
-        """Why the runs of a backfill built nothing: the first failed step's message."""
-        messages = [text for run in self.dagster.runs(backfill_id) for text in self.dagster.failures(run["runId"]).values()]
-        return messages[0].strip() if messages else f"the runs of backfill {backfill_id} ended without building it"
+    def failure(self, launched: Launched) -> str:
+        """Why what was launched built nothing: the first failed step's message."""
+        messages = [text for run in self.dagster.runs(launched) for text in self.dagster.failures(run["runId"]).values()]
+        return messages[0].strip() if messages else f"{launched} ended without building it"
 
     def _options(self) -> dict[str, Any]:
         options = self.plan.options

@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from backfill_assets.calendar import Partition
-from backfill_assets.dagster_client.client import FINISHED
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
-from backfill_assets.plan.progress import LaunchedChunk, Progress, Stop
+from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, WorkState
-from backfill_assets.rebuild.launch import Launcher
+from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
 # The wait before runs that were killed or lost are launched again: doubled each time.
 BACKOFF_S = 10.0
@@ -62,7 +62,7 @@ class Rebuild:
             began = self.now()
             remaining, waiting = self._step(started)
             done = not self.running and (self.stopped is not None or len(self.over) == len(self._chunks))
-            running, over = dict(self.running), frozenset(self.over)
+            running, over = {n: chunk.launched.id for n, chunk in self.running.items()}, frozenset(self.over)
             yield Progress(self.plan, remaining, running, over, self.stopped, started, self.now(), done, waiting)
             if done:
                 return
@@ -87,24 +87,25 @@ class Rebuild:
     def _remaining(self) -> Remaining:
         return self.read_remaining(self._before, self._given_up)
 
-    def _join(self, running: Mapping[int, str]) -> None:
+    def _join(self, running: Mapping[int, Launched]) -> None:
         """Follow the chunks that an earlier command launched."""
-        for number, backfill_id in running.items():
-            self.running[number] = LaunchedChunk(backfill_id, self._partitions[number])
+        for number, launched in running.items():
+            self.running[number] = LaunchedChunk(launched, self._partitions[number])
             self._joined.add(number)
 
     def _close_finished(self, remaining: Remaining) -> Remaining:
-        """Close the chunks whose backfill is over; what remains then."""
+        """Close the chunks whose run or backfill is over; what remains then."""
         if not self.running:
             return remaining
-        status = {each["id"]: str(each["status"]) for each in self.launcher.backfills()}
+        known = {each.id: each for each in self.launcher.launched()}
         for number, chunk in list(self.running.items()):
-            over = status.get(chunk.backfill_id, "CANCELED") in FINISHED
+            launched = known.get(chunk.launched.id)
+            over = launched is None or launched.is_over
             # The daemon notices the end of the last run only at its next tick; a chunk that is all built need not wait.
-            early = not over and not remaining.pending_days(chunk.partitions) and self.launcher.runs_over(chunk.backfill_id)
+            early = not over and not remaining.pending_days(chunk.partitions) and self.launcher.runs_over(chunk.launched)
             if over or early:
                 del self.running[number]
-                cancelled = status.get(chunk.backfill_id) == "CANCELED"
+                cancelled = launched is not None and launched.is_cancelled
                 remaining = self._end(number, chunk, self._remaining(), cancelled=cancelled)
         return remaining
 
@@ -114,13 +115,13 @@ class Rebuild:
             self._joined.discard(number)
             return remaining
         if cancelled:
-            self.stopped = self.stopped or Stop("cancelled", f"backfill {chunk.backfill_id} was cancelled")
-        elif unbuilt and self.launcher.crashed(chunk.backfill_id) and self.launches[number] <= self.plan.options.retries:
+            self.stopped = self.stopped or Stop("cancelled", f"{chunk.launched} was cancelled")
+        elif unbuilt and self.launcher.crashed(chunk.launched) and self.launches[number] <= self.plan.options.retries:
             wait = BACKOFF_S * 2 ** (self.launches[number] - 1)
             self._retry_at[number] = self.now() + timedelta(seconds=wait)
             return remaining
         elif unbuilt:
-            why = self.launcher.failure(chunk.backfill_id)
+            why = self.launcher.failure(chunk.launched)
             self._given_up |= {(table, day): why for table, days in unbuilt.items() for day in days}
             remaining = self._remaining()
         self._close(number, remaining)
@@ -169,9 +170,9 @@ class Rebuild:
     def _launch(self, number: int, days: Mapping[str, Sequence[Any]]) -> None:
         partitions = {(table, day) for table, of in days.items() for day in of}
         try:
-            backfill_id = self.launcher.launch(number, days)
+            launched = self.launcher.launch(number, days)
         except UsageError as refused:
             self.stopped = Stop("refused", str(refused))
             return
         self.launches[number] += 1
-        self.running[number] = LaunchedChunk(backfill_id, partitions)
+        self.running[number] = LaunchedChunk(launched, partitions)

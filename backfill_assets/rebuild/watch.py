@@ -7,11 +7,11 @@ from datetime import datetime
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.progress import Ending, LaunchedChunk, Progress, Stop
+from backfill_assets.plan.progress import Ending, Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.store import OPEN, Plans
-from backfill_assets.rebuild.launch import running_backfills
+from backfill_assets.rebuild.launch import running_chunks
 from backfill_assets.rebuild.run import POLL_EVERY_S
 
 
@@ -49,10 +49,10 @@ class Watch:
                 return
             sleep(POLL_EVERY_S)
 
-    def _running(self) -> tuple[Mapping[int, LaunchedChunk], str]:
+    def _running(self) -> tuple[Mapping[int, str], str]:
         """The chunks that are running, and why the server is waited for: the command that carries the plan out waits too."""
         try:
-            backfills = running_backfills(self.dagster, self.plan) if self.dagster else {}
+            running = running_chunks(self.dagster, self.plan) if self.dagster else {}
         except ServiceUnavailable as gone:
             return {}, f"waiting: {gone}"
-        return {n: LaunchedChunk(id_, self.plan.chunks[n - 1].partitions()) for n, id_ in backfills.items()}, ""
+        return {number: launched.id for number, launched in running.items()}, ""

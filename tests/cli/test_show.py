@@ -22,7 +22,7 @@ def test_plans_are_listed_without_a_server_and_one_that_cannot_be_read_hides_no_
     assert {each["plan"]: (each["state"], each["days"]) for each in values["plans"]} == {
         good: ("planned", str(DAY)), "bad": ("planned", ""),
     }  # fmt: skip
-    assert values["unavailable"].startswith("Backfills are not listed: No Dagster webserver answers")
+    assert values["unavailable"].startswith("Runs and backfills without a plan are not listed: No Dagster webserver answers")
 
 
 def test_a_plan_is_shown_with_what_it_holds_what_happened_and_how_far_it_is(tmp_path, plans):

@@ -17,6 +17,8 @@ import httpx
 from backfill_assets.calendar import Partition, as_day, between
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.launch_params import ASSET_JOB
+from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
@@ -38,12 +40,16 @@ from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 from tests.plan.workspaces import workspace_of
 
+REPOSITORY: dict[str, Any] = {"name": "__repository__", "location": {"name": "backfill_assets"}}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @dataclass
-class Backfill:
+class Launch:
+    """A backfill and the one run it has, or a run alone."""
+
     id: str
+    is_run: bool
     partitions: list[Partition]
     tags: dict[str, str]
     options: dict[str, Any]
@@ -53,7 +59,11 @@ class Backfill:
 
     @property
     def number(self) -> int:
-        return int(self.id.removeprefix("b"))
+        return int(self.id[1:])
+
+    @property
+    def run_id(self) -> str:
+        return self.id if self.is_run else f"run-{self.id}"
 
 
 @dataclass
@@ -61,7 +71,7 @@ class Server:
     """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
     leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`: requests that find
     no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
-    `serves`: another lake than the one that commands work on.
+    `serves`: another lake than the one that commands work on. `days_per_run`: more than these are launched as a backfill.
     """
 
     graph: Graph
@@ -76,9 +86,10 @@ class Server:
     polls_needed: int = 1
     at_work: set[Partition] = field(default_factory=set)
     serves: str = ""
+    days_per_run: int = 1000
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
-    backfills: list[Backfill] = field(default_factory=list)
+    launched: list[Launch] = field(default_factory=list)
     built: Counter[Partition] = field(default_factory=Counter)
     requests: int = 0
     clock: datetime = NOON
@@ -90,7 +101,7 @@ class Server:
         self.clock += timedelta(seconds=seconds)
 
     def requested(self) -> Counter[Partition]:
-        return Counter(partition for backfill in self.backfills for partition in backfill.partitions)
+        return Counter(partition for launch in self.launched for partition in launch.partitions)
 
     def planned(self, options: PlanOptions, tables: Iterable[str] = (), days: Iterable[date] = (), **selector: Any) -> Plan:
         names = list(tables) or [table.name for table in self.graph.tables]
@@ -141,70 +152,81 @@ class Server:
         if query == documents.DAEMONS:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
-        if query == documents.LAUNCH:
-            return {"launchPartitionBackfill": self._launch(given["params"])}
-        if query == documents.BACKFILLS:
-            return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["tags"])}}
-        backfill = next(b for b in self.backfills if b.id == given.get("id") or f"run-{b.id}" == given.get("run"))
+        if query == documents.LAUNCH_BACKFILL:
+            launch = self._launch(given["params"], given["params"]["tags"], _by_asset(given["params"]), is_run=False)
+            return {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": launch.id}}
+        if query == documents.LAUNCH_RUN:
+            run_tags = given["params"]["executionMetadata"]["tags"]
+            launch = self._launch(given["params"], run_tags, _by_run(given["params"]), is_run=True)
+            return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": launch.id}}}
+        if query == documents.FEED:
+            return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["filter"]["tags"])}}
+        launch = self._named(given)
+        failed = launch.run == "FAILURE" and launch.number not in self.killed
         if query == documents.RUNS:
-            steps = [{"stepKey": "t", "status": "FAILURE"}] if backfill.run == "FAILURE" else []
-            run_tags = [INTERRUPTED] if backfill.number in self.interrupted else []
-            run = {"runId": f"run-{backfill.id}", "status": backfill.run, "tags": run_tags, "stepStats": steps}
-            runs = [] if backfill.status == "REQUESTED" else [run]
+            steps = [{"stepKey": "t", "status": "FAILURE"}] if failed else []
+            tagged = [INTERRUPTED] if launch.number in self.interrupted else []
+            run = {
+                "runId": launch.run_id,
+                "status": launch.status if launch.is_run else launch.run,
+                "tags": tagged,
+                "stepStats": steps,
+            }
+            runs = [] if launch.status == "REQUESTED" and not launch.is_run else [run]
             return {"runsOrError": {"__typename": "Runs", "results": runs}}
-        if query == documents.CANCEL:
-            backfill.status = "CANCELED"
-            return {"cancelPartitionBackfill": {"__typename": "CancelBackfillSuccess", "backfillId": backfill.id}}
+        if query in (documents.CANCEL_BACKFILL, documents.CANCEL_RUN):
+            assert launch.is_run == (query == documents.CANCEL_RUN)
+            launch.status = "CANCELED"
+            return {"cancelled": {"__typename": "CancelBackfillSuccess"}}
         assert query == documents.FAILURES, query
         event = {"__typename": "ExecutionStepFailureEvent", "stepKey": "t", "error": {"message": "the step's own words"}}
-        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if backfill.run == "FAILURE" else []}}
+        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if failed else []}}
+
+    def _named(self, given: dict[str, Any]) -> Launch:
+        """The launch whose runs are requested, or whose run is, or which is cancelled."""
+        of_runs = given.get("filter") or {}
+        named = (of_runs.get("runIds") or [tag["value"] for tag in of_runs.get("tags", ())] or [""])[0]
+        return next(b for b in self.launched if b.id in (named, given.get("id")) or b.run_id == given.get("run"))
 
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
         uri = {"label": "dagster/uri", "text": Paths(self.serves or str(self.lake)).uri(name)}
         node = {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
-        return node | {"metadataEntries": [{"label": "key"}, uri]}
+        of_run = {"backfillPolicy": {"maxPartitionsPerRun": self.days_per_run}, "repository": REPOSITORY}
+        return node | of_run | {"metadataEntries": [{"label": "key"}, uri]}
 
-    def _launch(self, params: dict[str, Any]) -> dict[str, Any]:
-        tagged = {tag["key"]: tag["value"] for tag in params["tags"]}
-        partitions = [
-            ("/".join(asset["assetKey"]["path"]), day)
-            for asset in params["partitionsByAssets"]
-            for days in asset["partitions"]["ranges"]
-            for day in between(as_day(days["start"]), as_day(days["end"]))
-        ]
-        twins = [b for b in self.backfills if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
+    def _launch(
+        self, params: dict[str, Any], tag_list: list[dict[str, str]], partitions: list[Partition], *, is_run: bool
+    ) -> Launch:
+        tagged = {tag["key"]: tag["value"] for tag in tag_list}
+        twins = [b for b in self.launched if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
         assert not twins, "a running chunk was launched again"
         options = params["runConfigData"]["resources"]["options"]["config"]
-        self.backfills.append(Backfill(f"b{len(self.backfills) + 1}", partitions, tagged, options))
-        if len(self.backfills) in self.lost:
+        self.launched.append(Launch(f"{'r' if is_run else 'b'}{len(self.launched) + 1}", is_run, partitions, tagged, options))
+        if len(self.launched) in self.lost:
             raise httpx.ReadTimeout("lost")
-        return {"__typename": "LaunchBackfillSuccess", "backfillId": self.backfills[-1].id}
+        return self.launched[-1]
 
     def _listed(self, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
-        matching = [b for b in self.backfills if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
-        for number, backfill in enumerate(self.backfills, start=1):
-            backfill.polls += 1
-            if backfill.status == "REQUESTED" and backfill.polls > self.polls_needed:
-                backfill.status, backfill.run = "COMPLETED_SUCCESS", "SUCCESS"
-                if number in self.killed | self.broken | self.interrupted:
-                    backfill.status, backfill.run = "COMPLETED_FAILED", "CANCELED" if number in self.killed else "FAILURE"
-                else:
-                    self._build(backfill)
-        return [
-            {"id": b.id, "status": b.status, "title": "", "numPartitions": len(b.partitions), "creationTime": 0.0,
-             "endTime": None, "tags": [{"key": key, "value": value} for key, value in b.tags.items()]}
-            for b in reversed(matching)
-        ]  # fmt: skip
+        matching = [b for b in self.launched if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
+        for number, launch in enumerate(self.launched, start=1):
+            launch.polls += 1
+            if launch.status == "REQUESTED" and launch.polls > self.polls_needed:
+                broken = number in self.killed | self.broken | self.interrupted
+                launch.run = "FAILURE" if broken else "SUCCESS"
+                launch.status = launch.run if launch.is_run else "COMPLETED_FAILED" if broken else "COMPLETED_SUCCESS"
+                if not broken:
+                    self._build(launch)
+        return [_entry(launch) for launch in reversed(matching)]
 
-    def _build(self, backfill: Backfill) -> None:
+    def _build(self, launch: Launch) -> None:
         """Build each table's days by the rules of a step: due, blocked or failed."""
-        plan_id = backfill.tags[tags.PLAN]
+        plan_id = launch.tags[tags.PLAN]
         plan = Plans(str(self.lake)).read(plan_id)
         for table in self.graph.tables:
-            days = sorted(day for name, day in backfill.partitions if name == table.name)
+            days = sorted(day for name, day in launch.partitions if name == table.name)
             request = StepRequest(
-                backfill.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
+                launch.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
             )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
                 failed = failed_partitions(table, request, self.record, self.workspace)
@@ -213,7 +235,7 @@ class Server:
                 if not due.compute:
                     continue
                 self.built[table.name, day] += 1
-                build = Build(table.name, day, "accepted", backfill.id, table.version, plan=plan.id, seconds=1.0)
+                build = Build(table.name, day, "accepted", launch.id, table.version, plan=plan.id, seconds=1.0)
                 if (table.name, day) in self.failing:
                     build = replace(build, outcome="failed", message="no_nulls: 3 nulls")
                 else:
@@ -224,6 +246,35 @@ class Server:
                         delivered=due.inputs[day].delivery.fingerprint,
                     )
                 self.record.add([build])
+
+
+def _by_asset(params: dict[str, Any]) -> list[Partition]:
+    """The partitions that a backfill is launched for."""
+    return [
+        ("/".join(asset["assetKey"]["path"]), day)
+        for asset in params["partitionsByAssets"]
+        for days in asset["partitions"]["ranges"]
+        for day in between(as_day(days["start"]), as_day(days["end"]))
+    ]
+
+
+def _by_run(params: dict[str, Any]) -> list[Partition]:
+    """The partitions that a run is launched for."""
+    assert params["selector"]["repositoryName"] == REPOSITORY["name"]
+    tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
+    first, last = tagged.get(FIRST_DAY) or tagged[DAY], tagged.get(LAST_DAY) or tagged[DAY]
+    tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
+    return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
+
+
+def _entry(launch: Launch) -> dict[str, Any]:
+    """A launch in Dagster's feed."""
+    tagged = [{"key": key, "value": value} for key, value in launch.tags.items()]
+    entry = {"id": launch.id, "tags": tagged, "creationTime": 0.0}
+    if launch.is_run:
+        of_run = {"runStatus": launch.status, "jobName": ASSET_JOB, "assetSelection": []}
+        return entry | of_run | {"__typename": "Run"}
+    return entry | {"status": launch.status, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
 
 
 def ended(rebuild: Rebuild) -> Progress:

@@ -12,7 +12,10 @@ from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 def node(name):
     keys = [f"2019-09-{n:02}" for n in range(1, 31)]
-    return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": "1", "partitionKeys": keys}
+    return {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": "1", "partitionKeys": keys} | {
+        "backfillPolicy": {"maxPartitionsPerRun": 3},
+        "repository": {"name": "__repository__", "location": {"name": "here"}},
+    }
 
 
 def answering(body, status=200):
@@ -26,25 +29,68 @@ def launching(answer):
     def transport(request: httpx.Request) -> httpx.Response:
         params = json.loads(request.content)["variables"].get("params")
         asked.extend([params] if params else [])
-        data = {"launchPartitionBackfill": answer} if params else {"assetNodes": [node("raw/a"), node("staging/b")]}
+        data = (
+            {"launchPartitionBackfill": answer, "launchRun": answer}
+            if params
+            else {"assetNodes": [node("raw/a"), node("staging/b")]}
+        )
         return httpx.Response(200, json={"data": data})
 
     return Dagster("http://dagster", transport=httpx.MockTransport(transport)), asked
 
 
-def test_a_gap_in_the_days_is_two_ranges_for_every_table():
+RANGES = [{"start": "2019-09-01", "end": "2019-09-02"}, {"start": "2019-09-04", "end": "2019-09-04"}]
+FOUR = [{"start": "2019-09-01", "end": "2019-09-04"}]
+ONE = [{"start": "2019-09-01", "end": "2019-09-01"}]
+
+
+@pytest.mark.parametrize(
+    ("days", "ranges"),
+    [
+        pytest.param({"raw/a": (1, 2, 4), "staging/b": (1, 2, 4)}, (RANGES, RANGES), id="days with a gap"),
+        pytest.param({"raw/a": (1, 2, 3, 4), "staging/b": (1,)}, (FOUR, ONE), id="other days of another table"),
+        pytest.param({"raw/a": (1, 2, 3, 4), "staging/b": (1, 2, 3, 4)}, (FOUR, FOUR), id="more days than a run may have"),
+    ],
+)
+def test_what_one_run_cannot_hold_is_a_backfill_of_exactly_these_days(days, ranges):
     dagster, asked = launching({"__typename": "LaunchBackfillSuccess", "backfillId": "abc"})
-    days = [date(2019, 9, 1), date(2019, 9, 2), date(2019, 9, 4)]
-    assert (
-        dagster.launch(dict.fromkeys(["raw/a", "staging/b"], days), options={"force": True}, tags={"k": "v"}, title="t")
-        == "abc"
-    )
-    ranges = [{"start": "2019-09-01", "end": "2019-09-02"}, {"start": "2019-09-04", "end": "2019-09-04"}]
-    assert asked[0]["partitionsByAssets"] == [
-        {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges}},
-        {"assetKey": {"path": ["staging", "b"]}, "partitions": {"ranges": ranges}},
+    named = {table: [date(2019, 9, n) for n in of] for table, of in days.items()}
+    launched = dagster.launch(named, options={"force": True}, tags={"k": "v"}, title="t")
+    assert (str(launched), launched.page) == ("backfill abc", "/runs/b/abc")
+    assert asked == [
+        {
+            "partitionsByAssets": [
+                {"assetKey": {"path": ["raw", "a"]}, "partitions": {"ranges": ranges[0]}},
+                {"assetKey": {"path": ["staging", "b"]}, "partitions": {"ranges": ranges[1]}},
+            ],
+            "runConfigData": {"resources": {"options": {"config": {"force": True}}}},
+            "tags": [{"key": "k", "value": "v"}],
+            "title": "t",
+        }
     ]
-    assert asked[0]["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
+
+
+@pytest.mark.parametrize(
+    ("days", "of_days"),
+    [
+        ((1,), {"dagster/partition": "2019-09-01"}),
+        (
+            (2, 1, 3),
+            {"dagster/asset_partition_range_start": "2019-09-01", "dagster/asset_partition_range_end": "2019-09-03"},
+        ),
+    ],
+)
+def test_the_same_days_of_all_tables_are_one_run(days, of_days):
+    dagster, asked = launching({"__typename": "LaunchRunSuccess", "run": {"runId": "abc"}})
+    named = {table: [date(2019, 9, n) for n in days] for table in ("raw/a", "staging/b")}
+    launched = dagster.launch(named, options={"force": True}, tags={"k": "v"}, title="t")
+    assert (str(launched), launched.page) == ("run abc", "/runs/abc")
+    (run,), selector = asked, asked[0]["selector"]
+    assert selector["assetSelection"] == [{"path": ["raw", "a"]}, {"path": ["staging", "b"]}]
+    assert (selector["repositoryName"], selector["repositoryLocationName"]) == ("__repository__", "here")
+    tags = {tag["key"]: tag["value"] for tag in run["executionMetadata"]["tags"]}
+    assert tags == {"k": "v", "backfill/title": "t"} | of_days
+    assert run["runConfigData"] == {"resources": {"options": {"config": {"force": True}}}}
 
 
 def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():

@@ -13,7 +13,7 @@ DOCUMENTS = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{name}": text
     for module in (documents, questions)
     for name, text in vars(module).items()
-    if name.isupper() and name != "LAUNCHED"
+    if name.isupper() and not name.startswith("_")
 }
 
 

@@ -15,7 +15,7 @@ import psutil
 
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.rebuild.launch import RUN_FINISHED
+from backfill_assets.dagster_client.launched import RUN_FINISHED
 from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.servers.home import servers_record
 from tests.drills import project
@@ -81,8 +81,8 @@ class Site:
 
     def runs(self, plan: str) -> dict[str, str]:
         """The status of each run of a plan."""
-        backfills = self.station.of_plan(plan)
-        return {run["runId"]: run["status"] for each in backfills for run in self.station.dagster.runs(each["id"])}
+        launched = self.station.of_plan(plan)
+        return {run["runId"]: run["status"] for each in launched for run in self.station.dagster.runs(each)}
 
     def await_end_of(self, runs: set[str], plan: str) -> None:
         """Wait until all of these runs of a plan are over."""

@@ -51,15 +51,6 @@ STOP_SCHEDULE = """mutation ($id: String!) {
   }
 }"""
 
-BACKFILL = """query ($backfill: String!) {
-  partitionBackfillOrError(backfillId: $backfill) {
-    __typename
-    ... on PartitionBackfill { status }
-    ... on BackfillNotFoundError { message }
-    ... on PythonError { message }
-  }
-}"""
-
 RUN = """query ($run: ID!) {
   runOrError(runId: $run) {
     __typename

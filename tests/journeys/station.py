@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.calendar import as_day, between, consecutive
-from backfill_assets.dagster_client.client import FINISHED, Dagster, payload
+from backfill_assets.dagster_client.client import Dagster, payload
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake
 from tests.journeys import questions
@@ -69,14 +70,13 @@ class Station:
         answer = next(iter(self.dagster.ask(document, variables).values()))
         return payload(answer) if isinstance(answer, Mapping) else answer
 
-    def finished(self, backfill_id: str) -> str:
-        """The status a backfill ends with."""
+    def finished(self, launched: Launched) -> str:
+        """The status that what was launched ends with."""
 
-        def status() -> str:
-            return str(self.ask(questions.BACKFILL, backfill=backfill_id)["status"])
+        def over() -> Launched | None:
+            return next((each for each in self.dagster.launched() if each.id == launched.id and each.is_over), None)
 
-        eventually(lambda: status() in FINISHED, what=f"backfill {backfill_id} over")
-        return status()
+        return str(eventually(over, what=f"{launched} over").status)
 
     def ended(self, run: str) -> dict[str, Any]:
         def over() -> Any:
@@ -85,22 +85,22 @@ class Station:
 
         return dict(eventually(over, what=f"run {run} over"))
 
-    def of_plan(self, plan_id: str) -> list[dict[str, Any]]:
-        """The backfills of a plan, oldest first."""
-        return self.dagster.backfills({"backfill/plan": plan_id})[::-1]
+    def of_plan(self, plan_id: str) -> list[Launched]:
+        """What was launched for a plan, oldest first."""
+        return self.dagster.launched({"backfill/plan": plan_id})[::-1]
 
-    def process_of(self, backfill_id: str) -> int:
-        """The process of a backfill's run, as soon as a step of it is at work."""
+    def process_of(self, launched: Launched) -> int:
+        """The process of the run that was launched, or of a backfill's, as soon as a step of it is at work."""
 
         def started_process() -> int:
-            for run in self.dagster.runs(backfill_id):
+            for run in self.dagster.runs(launched):
                 said = [event.get("message", "") for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]]
                 pids = [int(m[1]) for text in said if (m := re.search(r"\(pid: (\d+)\)", text))]
                 if pids and any(text.startswith("Started execution of step") for text in said):
                     return pids[-1]
             return 0
 
-        return int(eventually(started_process, what=f"a step of backfill {backfill_id} at work"))
+        return int(eventually(started_process, what=f"a step of {launched} at work"))
 
     def materialized(self, table: str) -> str:
         """The days of `table` that Dagster calls materialized, as spans."""
@@ -114,9 +114,9 @@ class Station:
         said = [each["evaluation"] for each in found if each["evaluation"]]
         return {each["partition"]: each["success"] for each in reversed(said)}
 
-    def complaints(self, backfill_id: str) -> str:
-        """Everything the failed steps of a backfill's runs said."""
-        runs = [run["runId"] for run in self.dagster.runs(backfill_id)]
+    def complaints(self, launched: Launched) -> str:
+        """Everything the failed steps of its runs said."""
+        runs = [run["runId"] for run in self.dagster.runs(launched)]
         return "\n".join(message for run in runs for message in self.dagster.failures(run).values())
 
     def builds(self) -> list[Build]:

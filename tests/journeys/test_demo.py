@@ -3,8 +3,7 @@
 import stat
 
 import pytest
-from dagster import DagsterInstance
-from dagster._core.execution.backfill import BulkActionStatus
+from dagster import DagsterInstance, DagsterRunStatus
 
 from backfill_assets.servers.home import servers_record
 from tests.journeys.demo import Demo, demo, demo_once, files_with
@@ -24,14 +23,14 @@ def test_a_demo_builds_every_day_of_every_table_and_ends_what_it_started(first):
     assert servers_record(first.home) is None
 
 
-def test_a_demo_leaves_its_backfill_closed_and_as_long_as_it_took(first, monkeypatch):
+def test_a_demo_leaves_its_one_run_closed_and_as_long_as_it_took(first, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(first.home / "dagster"))
     with DagsterInstance.get() as instance:
-        (backfill,) = instance.get_backfills()
-    assert backfill.status == BulkActionStatus.COMPLETED_SUCCESS
-    assert backfill.backfill_end_timestamp
-    # Built days were printed before it was closed, and nothing is waited for after that.
-    assert 0 < backfill.backfill_end_timestamp - backfill.backfill_timestamp < first.seconds
+        (record,) = instance.get_run_records()
+    assert record.dagster_run.status == DagsterRunStatus.SUCCESS
+    assert record.start_time
+    assert record.end_time
+    assert 0 < record.end_time - record.start_time < first.seconds
 
 
 def test_the_engines_token_is_in_nothing_that_a_demo_printed_or_wrote(first):

@@ -55,12 +55,12 @@ def built_by(station: Station, plan: str) -> Counter[date]:
 
 
 def chunks_of(station: Station, plan: str) -> list[str]:
-    return [each["tags"]["backfill/chunk"] for each in station.of_plan(plan)]
+    return [each.tags["backfill/chunk"] for each in station.of_plan(plan)]
 
 
 def test_a_run_that_is_killed_is_launched_again_and_nobody_else_may_carry_the_plan_out_meanwhile(station: Station):
     plan, command = started(station, "a run is killed")
-    os.kill(station.process_of(station.of_plan(plan)[0]["id"]), signal.SIGKILL)
+    os.kill(station.process_of(station.of_plan(plan)[0]), signal.SIGKILL)
     refused = station.backfill(*CHUNKS, "--reason", "another plan", code=4)
     assert f"is in plan {plan} too, which is open" in refused
     again = station.backfill("resume", plan, code=4)
@@ -87,7 +87,7 @@ def test_a_command_that_is_killed_is_gone_on_with_and_a_cancelled_plan_too_and_n
     eventually(lambda: len(begun.events(plan, "started")) == 2, what="the plan is gone on with")
     assert f"Plan {plan} is cancelled" in station.backfill("cancel", plan)
     assert f"Plan {plan}: cancelled" in ended(command, 1)
-    assert [(each["status"], each["tags"]["backfill/chunk"]) for each in station.of_plan(plan)] == [("CANCELED", "1")]
+    assert [(each.status, each.tags["backfill/chunk"]) for each in station.of_plan(plan)] == [("CANCELED", "1")]
     assert f"Plan {plan}: done" in station.backfill("resume", plan)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
     assert chunks_of(station, plan) in (["1", "1", "2"], ["1", "2"])

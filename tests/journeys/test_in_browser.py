@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 
 from backfill_assets.calendar import between
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.pyproject import BUNDLED
 from tests.journeys import questions
 from tests.journeys.browser import CHROMIUM, Browser, browser_on
@@ -44,10 +45,10 @@ def launch_three_days(station: Station, browser: Browser, config: str = "") -> N
         browser.type_config(config)
         browser.press("Save config")
     browser.press("Launch backfill")
-    backfill = re.findall("Created backfill (\\w+)", browser.sees("Created backfill").inner_text())[0]
+    backfill = Launched(re.findall("Created backfill (\\w+)", browser.sees("Created backfill").inner_text())[0], is_run=False)
     browser.page.get_by_text("View", exact=True).first.click()
     assert station.finished(backfill) == "COMPLETED_SUCCESS", station.complaints(backfill)
-    assert f"/runs/b/{backfill}" in browser.page.url
+    assert backfill.page in browser.page.url
     browser.sees("Completed")
     for run in station.dagster.runs(backfill):
         browser.open(f"/runs/{run['runId']}")

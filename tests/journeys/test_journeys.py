@@ -162,16 +162,17 @@ def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_r
     hold_what_the_oracle_says(station)
 
 
-def test_a_backfill_launched_by_hand_is_listed_beside_the_plans(station: Station, mended: str):
+def test_what_is_launched_by_hand_is_listed_beside_the_plans(station: Station, mended: str):
     before = len(station.builds())
     days = list(between(date(2019, 8, 20), date(2019, 8, 24)))
     tables = ("raw/outage_events", "staging/outage_updates", "staging/outages")
-    backfill_id = station.dagster.launch(dict.fromkeys(tables, days), options=FORCED, tags={"user": "ada"}, title="by hand")
-    assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
+    run = station.dagster.launch(dict.fromkeys(tables, days), options=FORCED, tags={"user": "ada"}, title="by hand")
+    assert station.finished(run) == "SUCCESS", station.complaints(run)
     written = station.builds()[before:]
     assert sorted((b.table, b.day, b.outcome) for b in written) == sorted((t, d, "unchanged") for t in tables for d in days)
-    listed = station.asked_json("list")["backfills"]
-    assert [(b["backfill"], b["title"], b["who"]) for b in listed if not b["plan"]] == [(backfill_id, "by hand", "ada")]
+    listed = [each for each in station.asked_json("list")["launched"] if not each["plan"]]
+    shown = [(each["kind"], each["id"], each["title"], each["who"], each["partitions"]) for each in listed]
+    assert shown == [("run", run.id, "by hand", "ada", 15)]
 
 
 def test_a_day_outside_the_calendar_is_refused_before_anything_starts(station: Station):
@@ -262,18 +263,17 @@ def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(st
         return float(engine.cpu_times().user)
 
     days = MONTH[:20]
-    backfill_id = station.dagster.launch({"raw/outage_events": days}, options=FORCED, tags={}, title="the engine dies")
-    station.process_of(backfill_id)
+    run = station.dagster.launch({"raw/outage_events": days}, options=FORCED, tags={}, title="the engine dies")
+    station.process_of(run)
     idle = worked()
     eventually(lambda: worked() > idle + 2, what="the engine computes")
     os.kill(engine.pid, signal.SIGKILL)
 
-    assert station.finished(backfill_id) == "COMPLETED_SUCCESS", station.complaints(backfill_id)
+    assert station.finished(run) == "SUCCESS", station.complaints(run)
     after = servers_record(station.home)
     assert after is not None
     assert after.children["engine"] != before.children["engine"]
-    (run,) = [found["runId"] for found in station.dagster.runs(backfill_id)]
-    outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run]
+    outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run.id]
     assert outcomes == [(at, "failed") for at in days] + [(at, "unchanged") for at in days]
 
 

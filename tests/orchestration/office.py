@@ -15,7 +15,7 @@ from backfill_assets.orchestration.jobs import plan_jobs
 from backfill_assets.plan.store import Plans
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
-from tests.dagster_client.server import Backfill, Server
+from tests.dagster_client.server import Launch, Server
 
 RAW = ["raw/rejected_lines", "raw/outage_events"]
 
@@ -31,7 +31,7 @@ class Recording(Server):
     def workspace(self) -> Workspace:
         return self._workspace
 
-    def _build(self, backfill: Backfill) -> None:
+    def _build(self, backfill: Launch) -> None:
         super()._build(backfill)
         self.workspace.lake.ledger.append([build for build in self.record.last.values() if build.run == backfill.id])
 

@@ -20,8 +20,8 @@ def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):
     assert (shown["plan"], shown["ending"], shown["runs of the plan"]) == (plan_id, "done", tags.runs_of(plan_id))
     rows = [line.split(" | ")[:3] for line in shown["outcome"].splitlines()[2:]]
     assert rows == [[f"| {name}", "3", "3"] for name in RAW]
-    assert {b.tags[tags.PLAN] for b in office.server.backfills} == {plan_id}
-    assert {b.tags[tags.WHO] for b in office.server.backfills} == {"ada"}
+    assert {b.tags[tags.PLAN] for b in office.server.launched} == {plan_id}
+    assert {b.tags[tags.WHO] for b in office.server.launched} == {"ada"}
     assert set(office.server.built.values()) == {1}
     events = [event for event in office.plans.events(plan_id) if event.kind != "requested"]
     assert [(e.kind, e.facts.get("who", e.facts.get("ending"))) for e in events] == [("started", "ada"), ("ended", "done")]
@@ -38,7 +38,7 @@ def test_without_a_plan_one_is_made_and_carried_out_in_one_go(office):
     (plan_id,) = office.plans.ids()
     assert office.plans.state(plan_id) == "done"
     assert f"Plan {plan_id}" in office.log(result)
-    assert office.server.backfills[0].tags[tags.WHO] == getpass.getuser()
+    assert office.server.launched[0].tags[tags.WHO] == getpass.getuser()
 
 
 def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
@@ -47,7 +47,7 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     result = office.launch("run_plan", **wanted)
     assert result.success
     assert "Nothing of what was requested needs building." in office.log(result)
-    assert len(office.server.backfills) == 1
+    assert len(office.server.launched) == 1
 
 
 def test_a_plan_that_is_not_done_fails_its_run_which_tells_what_is_left_and_how_to_go_on(office):
@@ -91,7 +91,7 @@ def test_a_cancelled_run_leaves_its_plan_open_launches_nothing_more_and_says_how
     assert office.instance.get_run_by_id(result.run_id).status.value == "CANCELED"
     assert f"plan {plan_id} stays open" in office.log(result)
     assert office.plans.state(plan_id) == "open"
-    assert len(office.server.backfills) == 1
+    assert len(office.server.launched) == 1
     office.server.polls_needed, office.sleep = 1, lambda _: None
     assert office.launch("run_plan", again=result).success
     assert set(office.server.requested().values()) == {1}
@@ -107,7 +107,7 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
     message = failure(office.launch("run_plan", plan=plan_id))
     assert "the plan was cancelled" in message
     assert office.plans.state(plan_id) == "cancelled"
-    assert len(office.server.backfills) == 1
+    assert len(office.server.launched) == 1
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
@@ -121,7 +121,7 @@ def test_an_edited_plan_is_refused_and_nothing_is_launched(office):
     kept = Path(office.workspace.lake.root) / "_plans" / f"{plan_id}.json"
     kept.write_text(kept.read_text().replace("2019-08-17", "2019-08-18"))
     assert f"Plan {plan_id} was edited" in failure(office.launch("run_plan", plan=plan_id))
-    assert office.server.backfills == []
+    assert office.server.launched == []
 
 
 def test_a_plan_named_together_with_what_it_would_be_made_of_is_refused(office):

@@ -17,6 +17,10 @@ from tests.plan.graphs import CALENDAR, SHAPES, every, graphs, reads
 OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
 
 
+# One day at a time, the rest are backfills; or any number.
+RUNS = st.sampled_from([1, 1000])
+
+
 def needing(graph: Graph, failed: set[Partition]) -> set[Partition]:
     """Every partition that cannot be built without another one of `failed`, by looking at every pair until nothing changes."""
     found: set[Partition] = set()
@@ -49,7 +53,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
 ):
     graph = Graph(SHAPES[shape], CALENDAR)
     order = data.draw(st.sampled_from(["asc", "desc"]), label="order")
-    server = Server(graph, tmp_path_factory.mktemp("lake"))
+    server = Server(graph, tmp_path_factory.mktemp("lake"), days_per_run=data.draw(RUNS, label="days in a run"))
     asked = CALENDAR.days() if which == "all days" else sorted(data.draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
     plan = server.planned(replace(OPTIONS, order=order), days=asked, upstream=True)
     planned = set(plan.partitions())
@@ -64,12 +68,14 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
 @given(data=st.data())
 def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=data.draw(st.integers(1, 4)))
+    server = Server(
+        graph, tmp_path_factory.mktemp("lake"), polls_needed=data.draw(st.integers(1, 4)), days_per_run=data.draw(RUNS)
+    )
     options = PlanOptions(days_per_run=data.draw(st.integers(1, 9)), canary=0, max_parallel=data.draw(st.integers(1, 3)))
     if data.draw(st.booleans(), label="every day stands, by older code"):
         server.graph = Graph([replace(t, version="0") for t in graph.tables], CALENDAR)
         ended(server.rebuild(server.planned(options)))
-        server.graph, server.backfills = graph, []
+        server.graph, server.launched = graph, []
         server.built.clear()
     plan = server.planned(replace(options, order=data.draw(st.sampled_from(["asc", "desc"]))))
     drawn = data.draw(st.sets(st.sampled_from(sorted(plan.partitions()))))
@@ -80,7 +86,7 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
 @given(data=st.data())
 def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_done_twice(tmp_path_factory, data):
     graph = data.draw(graphs())
-    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=3)
+    server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=3, days_per_run=data.draw(RUNS))
     plan = server.planned(replace(OPTIONS, max_parallel=data.draw(st.integers(1, 3))))
     server.lost = data.draw(st.sets(st.integers(1, 6)), label="answers lost")
     for kill in data.draw(st.lists(st.integers(1, 6), max_size=4), label="killed after so many updates"):
@@ -88,6 +94,6 @@ def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_d
             if number == kill:
                 break
     end = ended(server.rebuild(plan))
-    note(f"{server.backfills}")
+    note(f"{server.launched}")
     assert end.ending == Ending.DONE
     assert server.built == dict.fromkeys(plan.partitions(), 1)

@@ -26,7 +26,7 @@ def chain(tmp_path, **server) -> Server:
 def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_started(tmp_path):
     server = chain(tmp_path, failing={(B.name, day(1))})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, canary=2))))
-    assert [sorted({at for _, at in b.partitions}) for b in server.backfills] == [days(0, 1)]
+    assert [sorted({at for _, at in b.partitions}) for b in server.launched] == [days(0, 1)]
     assert end.ending == Ending.STOPPED
     assert end.stopped
     assert end.stopped.why == "1 partition(s) of the canary failed"
@@ -39,15 +39,15 @@ def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
     server.failing = set()
     assert ended(server.rebuild(plan)).ending == Ending.DONE
     assert [partition for partition, n in server.built.items() if n > 1] == [(B.name, day(1))]
-    assert server.backfills[1].partitions == [(B.name, day(1)), ("raw/c", day(1))]
+    assert server.launched[1].partitions == [(B.name, day(1)), ("raw/c", day(1))]
 
 
 def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_its_failed_days_again(tmp_path):
-    server = chain(tmp_path, failing={(A.name, day(7))})
+    server = chain(tmp_path, failing={(A.name, day(7))}, days_per_run=1)
     plan = server.planned(replace(OPTIONS, days_per_run=100))
     ended(server.rebuild(plan))
-    server.failing, server.backfills[0].status = set(), "REQUESTED"  # its runs are over, and it is not
-    server.backfills[0].polls = 0
+    server.failing, server.launched[0].status = set(), "REQUESTED"  # its runs are over, and it is not
+    server.launched[0].polls = 0
     assert ended(server.rebuild(plan)).ending == Ending.DONE
     assert server.built[A.name, day(7)] == 2
     assert set(server.built.values()) == {1, 2}
@@ -67,9 +67,9 @@ def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tm
     rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=100)))
     seen: list[datetime] = []
     for progress in rebuild.run():
-        if len(server.backfills) > len(seen):
+        if len(server.launched) > len(seen):
             seen.append(progress.at)
-    assert [progress.ending, len(server.backfills)] == [Ending.DONE, 3]
+    assert [progress.ending, len(server.launched)] == [Ending.DONE, 3]
     first, second = (b - a for a, b in pairwise(seen))
     assert timedelta(seconds=10) <= first < timedelta(seconds=16)
     assert timedelta(seconds=20) <= second < timedelta(seconds=26)
@@ -78,20 +78,20 @@ def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tm
 def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
     server = chain(tmp_path, killed=set(range(1, 9)))
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100, retries=2))))
-    assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 3)
-    assert end.remaining.why[A.name, day(0)] == "the runs of backfill b3 ended without building it"
+    assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 3)
+    assert end.remaining.why[A.name, day(0)] == "run r3 ended without building it"
 
 
 def test_runs_whose_servers_ended_in_a_step_are_launched_again(tmp_path):
     server = chain(tmp_path, interrupted={1})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
-    assert (end.ending, len(server.backfills)) == (Ending.DONE, 2)
+    assert (end.ending, len(server.launched)) == (Ending.DONE, 2)
 
 
 def test_a_step_that_fails_without_a_record_is_not_tried_again_and_says_why(tmp_path):
     server = chain(tmp_path, broken={1})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
-    assert (end.ending, len(server.backfills)) == (Ending.PARTIAL, 1)
+    assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 1)
     assert set(end.remaining.why.values()) == {"the step's own words"}
 
 
@@ -106,7 +106,7 @@ def test_a_day_that_failed_its_audit_is_not_tried_again_by_the_same_command(tmp_
 def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path):
     server = chain(tmp_path, polls_needed=20)
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=1, max_parallel=1, budget="6s"))))
-    assert (end.ending, len(server.backfills), len(server.built)) == (Ending.STOPPED, 1, 3)
+    assert (end.ending, len(server.launched), len(server.built)) == (Ending.STOPPED, 1, 3)
     assert end.stopped
     assert end.stopped.kind == "budget"
 
@@ -121,14 +121,14 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
     assert end.ending == Ending.REFUSED
     assert end.stopped
     assert "raw/b (planned 1, now 2). Nothing was read or written. If the files are right, press Reload at" in end.stopped.why
-    assert len(server.backfills) == 2
+    assert len(server.launched) == 2
 
 
 def test_servers_of_another_lake_are_refused_with_both_and_nothing_is_launched(tmp_path):
     server = chain(tmp_path)
     server.serves = "/another/lake"
     end = ended(server.rebuild(server.planned(OPTIONS)))
-    assert (end.ending, server.backfills) == (Ending.REFUSED, [])
+    assert (end.ending, server.launched) == (Ending.REFUSED, [])
     assert end.stopped
     assert f"a table is at file:///another/lake/raw/a, and the lake of this command is {tmp_path}" in end.stopped.why
 
@@ -143,7 +143,7 @@ def test_a_plan_that_was_cancelled_launches_nothing_more_until_it_is_resumed(tmp
         end = progress
         if number == 1:
             rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now() - slow_by)
-    assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+    assert (end.ending, len(server.launched)) == (Ending.CANCELLED, 1)
     assert ended(server.rebuild(rebuild.plan)).ending == Ending.DONE
 
 
@@ -161,8 +161,8 @@ def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launch
     for number, progress in enumerate(server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()):
         end = progress
         if number == 1:
-            server.backfills[0].status = "CANCELED"
-    assert (end.ending, len(server.backfills)) == (Ending.CANCELLED, 1)
+            server.launched[0].status = "CANCELED"
+    assert (end.ending, len(server.launched)) == (Ending.CANCELLED, 1)
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path):
@@ -195,5 +195,5 @@ def test_every_chunk_is_launched_with_the_options_of_its_plan(tmp_path):
     options = replace(OPTIONS, accept="a.jsonl,b.jsonl", reason="to see", spark_conf={"spark.sql.shuffle.partitions": "8"})
     ended(server.rebuild(server.planned(options)))
     launched = {"force": False, "write_mode": "overwrite", "accept": options.accept, "reason": options.reason}
-    assert [b.options for b in server.backfills] == [launched | {"spark_conf": options.spark_conf}] * len(server.backfills)
-    assert len(server.backfills) > 1
+    assert [b.options for b in server.launched] == [launched | {"spark_conf": options.spark_conf}] * len(server.launched)
+    assert len(server.launched) > 1

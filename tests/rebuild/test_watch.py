@@ -33,7 +33,7 @@ def test_a_watcher_sees_what_is_at_work_and_how_it_ended_and_launches_nothing(tm
     plans.note(plan.id, "ended", server.now(), ending=end.ending)
     *_, last = watched
     assert (last.over, last.ending, last.chunks_over) == (True, Ending.DONE, frozenset({1, 2, 3, 4}))
-    assert len(server.backfills) == 4
+    assert len(server.launched) == 4
 
 
 def test_days_that_a_step_computes_are_running_and_others_that_were_launched_wait(tmp_path):
