@@ -29,6 +29,10 @@ class Paths:
         return f"{self.root}/_ledger"
 
     @property
+    def releases(self) -> str:
+        return f"{self.root}/_releases"
+
+    @property
     def plans(self) -> str:
         return f"{self.root}/_plans"
 

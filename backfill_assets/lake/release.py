@@ -1,0 +1,78 @@
+"""A release: which version of every table readers get. A row of the Delta table `_releases`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+# What readers get who name no channel, and the one that a few of them follow first.
+STABLE, CANDIDATE = "stable", "candidate"
+# The kind of a release that points a channel at an earlier one, and leaves the tables as they were released before.
+POINTED = "channel"
+# The kind of a release of live as it stood, and its tables' own versions.
+LIVE = "live"
+
+SCHEMA = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("who", pa.string()),
+        ("reason", pa.string()),
+        ("kind", pa.string()),
+        ("tables", pa.string()),
+        ("channels", pa.string()),
+        ("token", pa.string()),
+    ]
+)
+
+
+class TableVersion(NamedTuple):
+    """A version of the Delta table at `path`, which is relative to the lake."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """The versions of all tables that belong together, and where the channels point since this release was added.
+
+    Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`; one of the kind `channel` has the
+    tables of the release before it, and another `channels`: the number of the release that readers of each channel get.
+    """
+
+    number: int
+    at: datetime
+    who: str
+    reason: str
+    kind: str
+    tables: Mapping[str, TableVersion] = field(default_factory=dict)
+    channels: Mapping[str, int] = field(default_factory=dict)
+
+    def changed(self, before: "Release | None") -> list[str]:
+        """The tables that are at another version, or in another place, than in the release `before`; None: all."""
+        known = before.tables if before else {}
+        return [name for name, version in self.tables.items() if known.get(name) != version]
+
+
+def to_arrow(release: Release, token: str) -> pa.Table:
+    row = {
+        "number": release.number,
+        "at": release.at,
+        "who": release.who,
+        "reason": release.reason,
+        "kind": release.kind,
+        "tables": json.dumps(release.tables),
+        "channels": json.dumps(dict(release.channels)),
+        "token": token,
+    }
+    return pa.Table.from_pylist([row], schema=SCHEMA)
+
+
+def from_row(row: Mapping[str, Any]) -> Release:
+    tables = {name: TableVersion(path, version) for name, (path, version) in json.loads(row["tables"]).items()}
+    known = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
+    return Release(**known, tables=tables, channels=json.loads(row["channels"]))

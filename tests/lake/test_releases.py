@@ -1,0 +1,227 @@
+"""Releases: none is lost, one publisher wins each number, channels point where they were pointed last. No Spark."""
+
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Barrier
+
+import hypothesis.strategies as st
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
+from backfill_assets.lake.ledger import COMPACT_EVERY
+from backfill_assets.lake.release import CANDIDATE, STABLE, Release
+from backfill_assets.lake.release_commit import _append, commit_after
+from backfill_assets.lake.releases import Releases
+from tests.lake.published import release, release_many, tables
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Releases:
+    return Releases(str(tmp_path))
+
+
+def test_a_lake_without_releases_has_none_and_reading_makes_nothing(releases, tmp_path):
+    assert (releases.newest(), releases.all()) == (None, [])
+    for read in (releases.of_channel, lambda: releases.get(1)):
+        with pytest.raises(UsageError, match=r"no release in .* yet. Nothing was read. .* `backfill release --reason ...`"):
+            read()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_release_is_read_as_it_was_added(releases):
+    first = release(releases, 3)
+    second = releases.add(first, tables(4), kind="publish", who="ben", reason="Größe [1]", channels=[CANDIDATE])
+    assert (first.number, first.channels) == (1, {STABLE: 1})
+    assert (second.number, second.channels, second.tables) == (2, {STABLE: 1, CANDIDATE: 2}, tables(4))
+    assert second.at > first.at
+    assert releases.all() == [first, second]
+    assert releases.all(after=1) == [second]
+    assert (releases.newest(), releases.get(1)) == (second, first)
+    assert (releases.of_channel(), releases.of_channel(CANDIDATE)) == (first, second)
+    assert (second.changed(first), second.changed(second), first.changed(None)) == (["staging/o"], [], ["staging/o"])
+
+
+def test_a_channel_is_pointed_at_an_earlier_release_and_back_and_the_tables_stay(releases):
+    release(releases, 3)
+    newest = release(releases, 4)
+    back = releases.point(newest, STABLE, 1, who="ben", reason="wrong")
+    assert (back.number, back.kind, back.channels, back.tables) == (3, "channel", {STABLE: 1}, newest.tables)
+    assert releases.of_channel().tables == tables(3)
+    assert releases.point(back, STABLE, 2, who="ben", reason="right after all").channels == {STABLE: 2}
+    assert releases.of_channel().tables == tables(4)
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        pytest.param(lambda r: r.get(9), "There is no release 9; the newest is 1. Nothing was read", id="a number"),
+        pytest.param(
+            lambda r: r.of_channel("beta"), "to a channel beta. Nothing was read. The channels are stable", id="a channel"
+        ),
+        pytest.param(lambda r: r.point(r.newest(), "beta", 9, who="", reason=""), "There is no release 9", id="to point at"),
+    ],
+)
+def test_what_there_is_not_is_named_with_what_there_is(releases, read, message):
+    release(releases, 1)
+    with pytest.raises(UsageError, match=message):
+        read(releases)
+    assert len(releases.all()) == 1
+
+
+def test_a_release_made_from_an_outdated_one_is_refused_and_nothing_is_lost(releases):
+    first = release(releases, 1)
+    second = release(releases, 2)
+    message = r"made from release 1, but release 2 is there by now \(by ada: version 2\). Nothing was released"
+    for act in (
+        lambda: release(releases, 3, first),
+        lambda: releases.point(first, STABLE, 1, who="ben", reason=""),
+    ):
+        with pytest.raises(Conflict, match=message):
+            act()
+    with pytest.raises(Conflict, match="made as the first one, but release 2 is there by now"):
+        releases.add(None, tables(1), kind="live", who="ben", reason="")
+    assert releases.all() == [first, second]
+
+
+def test_a_release_comes_after_the_one_before_it_on_hosts_whose_clocks_differ(releases):
+    first = release(releases, 1)
+    ahead = replace(first, at=first.at.replace(year=first.at.year + 1))
+    assert releases.add(ahead, tables(2), kind="live", who="", reason="").at > ahead.at
+
+
+def test_many_releases_are_few_files_and_each_is_read_as_it_was_added(releases):
+    added = [release(releases, version) for version in range(3 * COMPACT_EVERY)]
+    assert len(DeltaTable(releases.path).file_uris()) <= COMPACT_EVERY
+    assert releases.all() == added
+    assert [releases.get(each.number) for each in added] == added
+    assert releases.newest() == added[-1]
+
+
+def test_one_of_several_publishers_with_the_same_predecessor_wins(releases):
+    for number in range(1, 6):
+        after, start = releases.newest(), Barrier(4)
+
+        def publish(who: str, after: Release | None = after, start: Barrier = start) -> Release | None:
+            start.wait()
+            try:
+                return releases.add(after, tables(1), kind="live", who=who, reason="")
+            except Conflict:
+                return None
+
+        with ThreadPoolExecutor(4) as pool:
+            won = [added for added in pool.map(publish, "abcd") if added]
+        assert [each.number for each in won] == [number]
+        assert releases.newest() == won[0]
+
+
+def test_publishers_in_threads_lose_nothing(releases):
+    start = Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda who: release_many(releases.root, who, 8, start.wait), "abcd"))
+    assert_each_added_its_own(releases, 4, 8)
+
+
+def test_publishers_in_processes_that_begin_at_once_lose_nothing(releases):
+    spawn = get_context("spawn")
+    start = spawn.Barrier(3)
+    publishers = [spawn.Process(target=release_many_at_once, args=(releases.root, who, start)) for who in "abc"]
+    for publisher in publishers:
+        publisher.start()
+    for publisher in publishers:
+        publisher.join()
+    assert [publisher.exitcode for publisher in publishers] == [0, 0, 0]
+    assert_each_added_its_own(releases, 3, 12)
+
+
+def release_many_at_once(root: str, who: str, start) -> None:
+    release_many(root, who, 12, start.wait)
+
+
+def assert_each_added_its_own(releases: Releases, publishers: int, times: int) -> None:
+    every = releases.all()
+    assert [each.number for each in every] == list(range(1, publishers * times + 1))
+    assert sorted((each.who, each.reason) for each in every) == sorted(
+        (who, f"version {n}") for who in "abcd"[:publishers] for n in range(times)
+    )
+    assert [each.channels for each in every] == [{STABLE: each.number} for each in every]
+    assert all(before.at < later.at for before, later in pairwise(every))
+
+
+def test_a_commit_whose_answer_was_an_error_is_one_release(releases):
+    first, second = release(releases, 1), replace(release(Releases(f"{releases.root}/other"), 2), number=2)
+
+    def append_and_fail(table, row):
+        _append(table, row)
+        raise DeltaError("the checkpoint could not be written")
+
+    assert commit_after(releases.root, first, second, append_and_fail) == second
+    assert releases.all() == [first, second]
+
+
+def test_a_release_that_cannot_be_written_is_said_and_readers_keep_theirs(releases):
+    first = release(releases, 1)
+
+    def fail(table, row):
+        raise DeltaError("No space left on device")
+
+    with pytest.raises(ServiceUnavailable, match=r"Release 2 cannot be written .*No space left.* has not changed. Make room"):
+        commit_after(releases.root, first, replace(first, number=2), fail)
+    assert releases.all() == [first]
+
+
+class AsInMemory(RuleBasedStateMachine):
+    """Releases and channels do what a list and a dictionary do, whoever comes late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = tempfile.mkdtemp()
+        self.releases = Releases(self.root)
+        self.numbers: list[int] = []  # of each release, the version of its table
+        self.channels: dict[str, int] = {}
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    @rule(version=st.integers(0, 9), channels=st.sets(st.sampled_from([STABLE, CANDIDATE])))
+    def add(self, version: int, channels: set[str]) -> None:
+        added = self.releases.add(self.releases.newest(), tables(version), kind="live", who="a", reason="b", channels=channels)
+        self.numbers.append(version)
+        self.channels |= dict.fromkeys(channels, added.number)
+
+    @precondition(lambda self: self.numbers)
+    @rule(channel=st.sampled_from([STABLE, CANDIDATE]), data=st.data())
+    def point(self, channel: str, data) -> None:
+        number = data.draw(st.integers(1, len(self.numbers)))
+        self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]
+        self.numbers.append(self.numbers[-1])
+        self.channels[channel] = number
+
+    @precondition(lambda self: len(self.numbers) > 1)
+    @rule(data=st.data())
+    def come_late(self, data) -> None:
+        after = self.releases.get(data.draw(st.integers(1, len(self.numbers) - 1)))
+        with pytest.raises(Conflict):
+            self.releases.add(after, tables(0), kind="live", who="late", reason="")
+
+    @invariant()
+    def agree(self) -> None:
+        every = self.releases.all()
+        assert [each.tables["staging/o"].version for each in every] == self.numbers
+        assert [each.number for each in every] == list(range(1, len(self.numbers) + 1))
+        assert self.releases.newest() == (every[-1] if every else None)
+        assert (every[-1].channels if every else {}) == self.channels
+        for channel, number in self.channels.items():
+            assert self.releases.of_channel(channel) == self.releases.get(number) == every[number - 1]
+
+
+AsInMemory.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
+TestReleasesAsInMemory = AsInMemory.TestCase
