@@ -8,6 +8,7 @@ window, same_day, itself, SliceDays       what a table reads
 Landing                                   a source: files delivered into a folder, by day
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
+read, open_release, Release               a table as a release has it, without Spark or with it
 """
 
 from __future__ import annotations
@@ -21,25 +22,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagster import Definitions
 
+    from backfill_assets.lake.release import Release
     from backfill_assets.quality import rules
+    from backfill_assets.reading import open_release, read
     from backfill_assets.sources.landing import Landing
     from backfill_assets.sources.protocol import LandingArea, Source
     from backfill_assets.tables.declaration import Table, table
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Landing", "LandingArea", "SliceDays", "Source", "Table",
-    "definitions", "itself", "rules", "same_day", "table", "window",
+    "Landing", "LandingArea", "Release", "SliceDays", "Source", "Table",
+    "definitions", "itself", "open_release", "read", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
 _MODULES = {
     "Landing": "sources.landing",
     "LandingArea": "sources.protocol",
+    "Release": "lake.release",
     "SliceDays": "tables.windows",
     "Source": "sources.protocol",
     "Table": "tables.declaration",
     "itself": "tables.windows",
+    "open_release": "reading",
+    "read": "reading",
     "rules": "quality.rules",
     "same_day": "tables.windows",
     "table": "tables.declaration",

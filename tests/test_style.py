@@ -31,18 +31,22 @@ ARROWS = {
     "tables": "quality sources",
     "datasets": "quality sources tables root spark",
     "project": "tables",
+    "reading": "lake settings tables spark",
     "workspace": "lake project pyproject settings sources tables",
     "step": "lake quality sources tables workspace spark",
     "plan": "lake step tables workspace",
+    "publish": "lake plan tables workspace",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan workspace",
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake pyproject settings",
     "orchestration": (
-        "dagster_client lake plan rebuild reconcile servers setting_names settings step tables workspace dagster spark"
+        "dagster_client lake plan publish rebuild reconcile servers setting_names settings step tables workspace dagster spark"
     ),
     "code_location": "orchestration workspace dagster",
-    "cli": "dagster_client datasets lake plan pyproject rebuild reconcile servers setting_names settings step workspace",
+    "cli": (
+        "dagster_client datasets lake plan publish pyproject rebuild reconcile servers setting_names settings step workspace"
+    ),
 }
 OPEN_TO_ALL = {"errors", "calendar"}
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
@@ -104,15 +108,15 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
         ),
         pytest.param(["backfill_assets.cli.app"], {"dagster", "pyspark"}, id="the command line loads no Dagster, no Spark"),
         pytest.param(
-            [f"backfill_assets.{path.parent.name}.{path.stem}" for name in ("plan", "rebuild", "reconcile")
+            [f"backfill_assets.{path.parent.name}.{path.stem}" for name in ("plan", "publish", "rebuild", "reconcile")
              for path in sorted((PACKAGE / name).glob("*.py"))],
             {"dagster", "pyspark", "backfill_assets.datasets"},
             id="plans and rebuilds load neither Dagster nor Spark nor a dataset",
         ),
         pytest.param(
-            ["backfill_assets.lake.ledger", "backfill_assets.lake.store", "backfill_assets.settings"],
+            [f"backfill_assets.{name}" for name in ("lake.ledger", "lake.store", "reading", "settings")],
             {"dagster", "pyspark", "backfill_assets.tables"},
-            id="the lake's small records are read without Spark",
+            id="the lake's small records and releases are read without Spark",
         ),
     ],
 )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Reading a release: `backfill_assets.read` and `backfill_assets.open_release`. Neither needs a server or a Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import date
+from typing import TYPE_CHECKING, overload
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.release import STABLE, Release
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.settings import read_settings
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+    from pyspark.sql import DataFrame, SparkSession
+
+    from backfill_assets.tables.declaration import Table
+
+# The days of a table: one, several, or as the command line takes them, "2019-09-01..2019-09-07,2019-09-10".
+Days = str | date | Iterable[str | date]
+
+
+@overload
+def read(
+    table: str | Table, *, days: Days | None = ..., release: int | Release | None = ..., channel: str = ..., spark: None = ...
+) -> ds.Dataset: ...
+@overload
+def read(
+    table: str | Table, *, days: Days | None = ..., release: int | Release | None = ..., channel: str = ..., spark: SparkSession
+) -> DataFrame: ...
+def read(
+    table: str | Table,
+    *,
+    days: Days | None = None,
+    release: int | Release | None = None,
+    channel: str = STABLE,
+    spark: SparkSession | None = None,
+) -> ds.Dataset | DataFrame:
+    """The rows of a table as a release has them, which no later build, release or rollback changes.
+
+        read("features/region_daily", days="2019-09-01..2019-09-07").to_table().to_pandas()
+        polars.scan_pyarrow_dataset(read("features/region_daily"))
+        rows = read("features/region_daily"); duckdb.sql("SELECT region, sum(outages) FROM rows GROUP BY region")
+
+    table      its name, `layer/table`, or the Table itself
+    days       a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these; every day if not given. A day
+               that the release does not have adds no rows
+    release    a release's number, or one that `open_release` returned; several tables read with the same belong together
+    channel    the channel whose release is read where none is named: `stable`, or for example `candidate`
+    spark      a Spark session that can read Delta tables
+
+    Returns a `pyarrow.dataset.Dataset` of the rows of exactly these days, with the table's columns; with `spark`, a DataFrame
+    of the same rows. The lake is found as the command line finds it: BACKFILL_LAKE, BACKFILL_HOME, or the project's folder.
+
+    Raises UsageError if there is no release yet, no such release, channel or table, or `days` are not days; TableUnreadable if
+    the version is not there any more, because it was vacuumed or its log is gone, or if it has deletion vectors, which only
+    Spark reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for a wrong setting.
+    """
+    name, root = table if isinstance(table, str) else table.name, read_settings().lake
+    opened = release if isinstance(release, Release) else _release_in(root, release, channel)
+    released, chosen = ReleasedTable(root, opened, name), None if days is None else days_of(days)
+    return released.dataset(chosen) if spark is None else released.frame(spark, chosen)
+
+
+def open_release(release: int | None = None, *, channel: str = STABLE) -> Release:
+    """The release of that number; if not given, the one that readers of `channel` get now.
+
+    Give it to `read` for each of several tables, so that all their rows are of one release whatever is released meanwhile. Its
+    `number`, `at`, `who`, `reason` and `tables` (name to path and Delta version) say what it is. Raises as `read` does.
+    """
+    return _release_in(read_settings().lake, release, channel)
+
+
+def _release_in(root: str, number: int | None, channel: str) -> Release:
+    releases = Releases(root)
+    return releases.of_channel(channel) if number is None else releases.get(number)
+
+
+def days_of(days: Days) -> Collection[date]:
+    """The days that are named, each once, in order. UsageError for what is no day, and for `last 7`, which a calendar needs."""
+    parts = [str(part) for part in ([days] if isinstance(days, str | date) else days)]
+    if any("last" in part for part in parts):
+        raise UsageError("`last` has another meaning every day. Nothing was read. Name the days, as 2019-09-01..2019-09-07.")
+    return Calendar(date.min, date.max).select(",".join(parts)) if parts else []

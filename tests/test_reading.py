@@ -1,0 +1,149 @@
+"""`backfill_assets.read`: a release as pandas, DuckDB and Spark see it, while others are added and versions go."""
+
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets import open_release, read
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.release import CANDIDATE, TableVersion
+from backfill_assets.lake.releases import Releases
+from tests.deliveries import day
+from tests.lake.published import COLUMN, NAME, THREE_DAYS, release, tables, write
+from tests.plan.graphs import table
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch) -> Releases:
+    """Release 1 has three days; release 2, of the candidate, has another second day and a fourth one."""
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
+    releases = Releases(str(tmp_path))
+    write(tmp_path, THREE_DAYS)
+    first = release(releases, 0)
+    write(tmp_path, {day(1): ["new"], day(3): ["3a"]})
+    releases.add(first, tables(1), kind="publish", who="ben", reason="", channels=[CANDIDATE])
+    return releases
+
+
+FIRST = sorted((at, n) for at, of_day in THREE_DAYS.items() for n in of_day)
+SECOND = [(day(0), "0a"), (day(0), "0b"), (day(1), "new"), (day(2), "2a"), (day(2), "2b"), (day(3), "3a")]
+
+
+def rows(dataset) -> list[tuple[date, str]]:
+    return sorted((row[COLUMN], row["n"]) for row in dataset.to_table().to_pylist())
+
+
+def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
+    assert rows(read(NAME)) == rows(read(NAME, release=1)) == FIRST
+    assert rows(read(NAME, channel=CANDIDATE)) == rows(read(NAME, release=2)) == SECOND
+    assert rows(read(table(NAME), release=open_release(channel=CANDIDATE))) == SECOND
+    assert (open_release(1), open_release()) == (releases.get(1), releases.get(1))
+
+
+@pytest.mark.parametrize(
+    ("days", "numbers"),
+    [
+        pytest.param(day(1), {1}, id="a date"),
+        pytest.param(f"{day(0)},{day(2)}..{day(9)}", {0, 2}, id="as typed, with a gap, and days that the release has not"),
+        pytest.param([day(2), str(day(0)), day(2)], {0, 2}, id="several, in any order, one twice"),
+        pytest.param([], set(), id="none"),
+        pytest.param("2001-01-01", set(), id="a day outside"),
+    ],
+)
+def test_exactly_the_days_are_read(releases, days, numbers):
+    dataset = read(NAME, days=days)
+    assert rows(dataset) == [row for row in FIRST if row[0] in {day(n) for n in numbers}]
+    assert dataset.schema.names == [COLUMN, "n"]
+    assert dataset.count_rows() == 2 * len(numbers)
+
+
+def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
+    dataset = read(NAME, days=[day(1), day(2)])
+    frame = dataset.to_table().to_pandas()
+    by_pandas = sorted(zip(frame[COLUMN], frame["n"], strict=True))
+    with duckdb.connect() as database:
+        database.register("released", dataset)
+        by_duckdb = sorted(database.execute(f"SELECT {COLUMN}, n FROM released").fetchall())
+        second = database.execute(f"SELECT n FROM released WHERE {COLUMN} = '{day(1)}' ORDER BY n").fetchall()
+    assert by_pandas == by_duckdb == FIRST[2:]
+    assert second == [("1a",), ("1b",)]
+
+
+def test_spark_reads_the_same_rows(releases, spark):
+    for number, expected in ((1, FIRST), (2, SECOND)):
+        assert sorted(tuple(row) for row in read(NAME, release=number, spark=spark).collect()) == expected
+    frame = read(NAME, days=[day(0), day(2)], spark=spark)
+    assert sorted(tuple(row) for row in frame.collect()) == [row for row in FIRST if row[0] != day(1)]
+
+
+def test_a_reader_keeps_the_release_it_opened_whatever_is_released_and_written_meanwhile(releases, tmp_path):
+    dataset, opened = read(NAME), open_release()
+    for version in range(2, 5):
+        write(tmp_path, {day(n): [f"version {version}"] for n in range(4)})
+        release(releases, version)
+    assert rows(dataset) == rows(read(NAME, release=opened)) == FIRST
+    assert {n for _, n in rows(read(NAME))} == {"version 4"}
+
+
+def test_a_table_may_be_read_from_where_the_release_has_it(releases):
+    releases.add(releases.newest(), {"staging/p": TableVersion(NAME, 0)}, kind="switch", who="", reason="")
+    assert rows(read("staging/p")) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param({"release": 9}, "There is no release 9; the newest is 2", id="no such release"),
+        pytest.param({"channel": "beta"}, "The channels are stable, candidate", id="no such channel"),
+        pytest.param(
+            {"table": "staging/p"}, r"Release 1 has no table staging/p\..* Its tables are staging/o", id="no such table"
+        ),
+        pytest.param({"days": "monday"}, "'monday' is not a day", id="no day"),
+        pytest.param({"days": "last 7"}, "Name the days", id="days of a calendar"),
+    ],
+)
+def test_what_there_is_not_is_said_with_what_there_is(releases, given, message):
+    with pytest.raises(UsageError, match=message):
+        read(**{"table": NAME} | given)
+
+
+def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
+    with pytest.raises(UsageError, match=r"no release in .* yet.*`backfill release --reason"):
+        read(NAME)
+
+
+def test_a_vacuumed_version_is_said_and_other_releases_and_days_are_read(releases, tmp_path):
+    DeltaTable(str(tmp_path / NAME)).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    message = f"Version 0 of {NAME}, which release 1 has as {NAME}, cannot be read any more. 1 of its data files are not in"
+    with pytest.raises(TableUnreadable, match=message):
+        read(NAME, release=1)
+    assert rows(read(NAME, release=1, days=day(0))) == FIRST[:2]
+    assert rows(read(NAME, release=2)) == SECOND
+
+
+@pytest.mark.parametrize("all_of_it", [False, True], ids=["of the version", "all of it"])
+def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_path, all_of_it):
+    log = tmp_path / NAME / "_delta_log"
+    DeltaTable(str(tmp_path / NAME)).create_checkpoint()
+    for path in sorted(log.iterdir()):
+        if all_of_it or path.name == f"{0:020}.json":
+            path.unlink()
+    with pytest.raises(TableUnreadable, match=r"release 1 has .* cannot be read any more.*see `backfill releases`"):
+        read(NAME, release=1)
+    if not all_of_it:
+        assert rows(read(NAME, release=2)) == SECOND
+
+
+def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark):
+    folder = tmp_path / NAME
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE n = '0a'")
+    release(releases, DeltaTable(str(folder)).version())
+    with pytest.raises(TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"):
+        read(NAME, days=day(0))
+    assert [tuple(row) for row in read(NAME, days=day(0), spark=spark).collect()] == [(day(0), "0b")]
+    assert rows(read(NAME, release=1)) == FIRST
