@@ -1,0 +1,1 @@
+"""Publishing: when what is live is released, and why it is not."""

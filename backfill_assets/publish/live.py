@@ -1,0 +1,79 @@
+"""What is live now, against the last release: the versions of all tables, and what else decides whether they are released.
+
+Reading it is cheap: versions, names of files, and one row. Whoever has seen the same `LiveState` before knows the decision.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from backfill_assets.lake.ledger import version_of
+from backfill_assets.lake.release import POINTED, STABLE, Release, TableVersion
+from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.store import Plans
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """The newest release, when tables were last released, the tables as they would be released now, the ledger's version, and
+    the open plans."""
+
+    newest: Release | None
+    since: datetime
+    tables: Mapping[str, TableVersion]
+    ledger: int
+    plans: tuple[str, ...]
+
+    @property
+    def changed(self) -> list[str]:
+        """The tables that are not as they were released."""
+        released = self.newest.tables if self.newest else {}
+        return [name for name, version in self.tables.items() if released.get(name) != version]
+
+    @property
+    def key(self) -> str:
+        """The same for the same state."""
+        facts = [self.newest.number if self.newest else 0, self.tables, self.ledger, self.plans]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def live_state(workspace: Workspace) -> LiveState:
+    """The state now. Raises TableUnreadable for a table whose log cannot be read."""
+    root = workspace.lake.root
+    newest, plans = Releases(root).newest(), tuple(Plans(root).open())
+    tables, ledger = live_tables(workspace, newest), version_of(workspace.lake.paths.ledger)
+    return LiveState(newest, _last_released(newest, Releases(root)), tables, ledger, plans)
+
+
+def _last_released(newest: Release | None, releases: Releases) -> datetime:
+    """When tables were released last: pointing a channel elsewhere releases none."""
+    while newest and newest.kind == POINTED and newest.number > 1:
+        newest = releases.get(newest.number - 1)
+    return newest.at if newest else datetime.min.replace(tzinfo=UTC)
+
+
+def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:
+    """The version of every table now, where the release `newest` has it, or else at its own place.
+
+    Tables that are not there yet are left out; those that `newest` has and the workspace has not stay as they were released.
+    """
+    released = newest.tables if newest else {}
+    paths = {name: released[name].path if name in released else name for name in workspace.names}
+    now = {name: TableVersion(path, workspace.lake.version(path)) for name, path in paths.items()}
+    return {**released, **{name: version for name, version in now.items() if version.version >= 0}}
+
+
+def following(newest: Release | None, releases: Releases) -> list[str]:
+    """The channels that a release of live moves: those whose release has the tables that were released last.
+
+    A channel that was pointed back, or was left behind while another one goes first, stays where somebody has put it.
+    """
+    if newest is None:
+        return [STABLE]
+    held = {newest.number: newest} | {
+        number: releases.get(number) for number in set(newest.channels.values()) - {newest.number}
+    }
+    return [channel for channel, number in newest.channels.items() if held[number].tables == newest.tables]

@@ -1,0 +1,119 @@
+"""Why live is not released: open plans, days that failed since the last release, days that somebody else wrote to."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+from backfill_assets.calendar import Partition, ranges
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.rewritten import data_files
+from backfill_assets.lake.running_steps import running_steps
+from backfill_assets.lake.store import Lake
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.live import LiveState
+
+
+class Cause(StrEnum):
+    """What keeps live from being released."""
+
+    RUNNING = "running"
+    PLAN = "open plan"
+    FAILED = "failed"
+    REWRITTEN = "not as it was built"
+    UNREADABLE = "not readable"
+    HELD = "held back"
+    WRITTEN = "written meanwhile"
+
+
+# These end by themselves.
+PASSING = (Cause.RUNNING, Cause.WRITTEN)
+# In these the days are not as they should be: somebody has to mend them, or to release live in spite of them.
+FAILURES = (Cause.FAILED, Cause.REWRITTEN, Cause.UNREADABLE)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason: its cause, the days of one table that it is about (none: all tables), and what is the matter."""
+
+    cause: Cause
+    why: str
+    table: str = ""
+    days: tuple[date, ...] = ()
+
+    def __str__(self) -> str:
+        which = f"{self.table} {ranges(self.days)}: " if self.table else ""
+        return f"{which}{self.why}"
+
+
+def running(root: str, runs: Iterable[str] = ()) -> list[Reason]:
+    """The steps that are running, by table, and the runs (as `run 1234`) that are not finished."""
+    days: dict[tuple[str, str], list[date]] = {}
+    for (table, day), step in running_steps(root).items():
+        days.setdefault((table, step.run), []).append(day)
+    steps = [Reason(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of)) for (name, run), of in days.items()]
+    return steps + [Reason(Cause.RUNNING, f"{run} is not finished") for run in runs]
+
+
+def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
+    """The open plans that have partitions of tables which have changed. A plan that cannot be read cannot be run either."""
+    for plan_id in state.plans:
+        try:
+            days = Plans(root).read(plan_id).partitions()
+        except UsageError:
+            continue
+        for name in (state.tables[changed].path for changed in state.changed):
+            of_table = [day for table, day in days if table == name]
+            if of_table:
+                why = f"in plan {plan_id}, which is open: `backfill resume {plan_id}`, or `backfill cancel {plan_id}`"
+                yield Reason(Cause.PLAN, why, name, _in_order(of_table))
+
+
+def failures(lake: Lake, state: LiveState, builds: Latest) -> list[Reason]:
+    """The days that are not as they should be since the last release; those that it was released with are not named again.
+
+    A day failed if its latest attempt did, of any table: a run of several tables is released whole. It is not as it was built
+    if its table has other files of it than are recorded.
+    """
+    failed = {
+        partition: build.message.strip().partition("\n")[0]
+        for partition, build in builds.last.items()
+        if not build.succeeded and build.at > state.since
+    }
+    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(lake, state, builds))]
+
+
+def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, str]:
+    """The partitions of changed tables that hold what no build has accepted, and did not hold it at the last release."""
+    released, found = state.newest.tables if state.newest else {}, dict[Partition, str]()
+    for name in state.changed:
+        version = state.tables[name]
+        built_as = version.path  # readers may get another table under this name
+        now, before = _files(lake, version), _files(lake, released.get(name))
+        for day, files in now.items():
+            if (built_as, day) not in builds.accepted and files != before.get(day):
+                found[built_as, day] = "has rows of which no build is recorded"
+        for (table, day), why in builds.rewritten.items():
+            audit = builds.audits.get((table, day))
+            if table == built_as and (now.get(day) != before.get(day) or (audit and audit.at > state.since)):
+                found[built_as, day] = why
+    return found
+
+
+def _files(lake: Lake, version: TableVersion | None) -> Mapping[date, str]:
+    table = open_table(lake.path(version.path), version.version) if version else None
+    return data_files(table) if table else {}
+
+
+def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Reason]:
+    days: dict[tuple[str, str], list[date]] = {}
+    for (name, day), why in partitions.items():
+        days.setdefault((name, why), []).append(day)
+    return (Reason(cause, why, name, _in_order(of)) for (name, why), of in sorted(days.items()))
+
+
+def _in_order(days: Iterable[date]) -> tuple[date, ...]:
+    return tuple(sorted(set(days)))

@@ -1,0 +1,116 @@
+"""Releasing live: all tables as they stand, once nothing is under way and nothing failed since the last release."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from backfill_assets.errors import Conflict, TableUnreadable
+from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.release import LIVE, STABLE, Release
+from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.publish.live import LiveState, following, live_state, live_tables
+from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, failures, open_plans, running
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Released:
+    """Live was released. `despite`: the failures that a person decided to release it with."""
+
+    release: Release
+    despite: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True)
+class NothingNew:
+    """Live is as it was released: nothing was done."""
+
+    release: Release | None
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """Live has changed and was not released: readers get the release before."""
+
+    reasons: tuple[Reason, ...]
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it ends by itself, as runs do."""
+        return any(reason.cause in PASSING for reason in self.reasons)
+
+    @property
+    def failures(self) -> tuple[Reason, ...]:
+        """The days that are not as they should be."""
+        return tuple(reason for reason in self.reasons if reason.cause in FAILURES)
+
+
+Decision = Released | NothingNew | Withheld
+MEANWHILE = Withheld((Reason(Cause.WRITTEN, "tables or releases were written while this was decided"),))
+
+
+def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iterable[str] = ()) -> Decision:
+    """Release live, or say why not. Without a `reason`, the release names the tables that changed.
+
+    `runs` are the runs and backfills of the tables that are not finished, by Dagster's record. They are asked for only if a
+    table has changed.
+    """
+    try:
+        state = live_state(workspace)
+    except TableUnreadable as error:
+        return Withheld((Reason(Cause.UNREADABLE, str(error)),))
+    if not state.changed:
+        return NothingNew(state.newest)
+    # After the versions were read: what is running by now may have failed, or written, before it is asked what failed.
+    if under_way := running(workspace.lake.root, runs):
+        return Withheld(tuple(under_way))
+    if reasons := why_withheld(workspace, state, latest_builds(workspace)):
+        return Withheld(tuple(reasons))
+    named = reason or f"changed: {', '.join(state.changed)}"
+    return _release(workspace, state, following(state.newest, Releases(workspace.lake.root)), who, named)
+
+
+def release_as_it_stands(workspace: Workspace, *, who: str, reason: str) -> Decision:
+    """Release live to `stable` by a person's decision, in spite of open plans and of days that failed, but never while steps
+    are running. The days are named in the release's reason. Raises TableUnreadable for a table whose log cannot be read."""
+    state, releases = live_state(workspace), Releases(workspace.lake.root)
+    moved = following(state.newest, releases)
+    if not state.tables or (not state.changed and STABLE in moved):
+        return NothingNew(state.newest)
+    if under_way := running(workspace.lake.root):
+        return Withheld(tuple(under_way))
+    reasons = why_withheld(workspace, state, latest_builds(workspace)) if state.changed else []
+    despite = tuple(each for each in reasons if each.cause in FAILURES)
+    named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
+    decision = _release(workspace, state, [*moved, STABLE], who, f"{reason}{named}")
+    return Released(decision.release, despite) if isinstance(decision, Released) else decision
+
+
+def why_not_released(workspace: Workspace, builds: Latest) -> list[Reason]:
+    """Why live is not released, but for what ends by itself; nothing if it is released, or will be next."""
+    try:
+        state = live_state(workspace)
+    except TableUnreadable as error:
+        return [Reason(Cause.UNREADABLE, str(error))]
+    return why_withheld(workspace, state, builds) if state.changed else []
+
+
+def why_withheld(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:
+    """Why live, which has changed, is not released although nothing is running; nothing if it can be."""
+    newest, releases = state.newest, Releases(workspace.lake.root)
+    reasons = [*open_plans(workspace.lake.root, state), *failures(workspace.lake, state, builds)]
+    if newest and not following(newest, releases):
+        where = ", ".join(f"{channel} at release {number}" for channel, number in newest.channels.items())
+        why = f"{where} was put there: {newest.reason} ({newest.who}). `backfill release --reason ...` releases live"
+        reasons.append(Reason(Cause.HELD, why))
+    return reasons
+
+
+def _release(workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str) -> Decision:
+    if live_tables(workspace, state.newest) != state.tables:
+        return MEANWHILE
+    try:
+        releases = Releases(workspace.lake.root)
+        return Released(releases.add(state.newest, state.tables, kind=LIVE, who=who, reason=reason, channels=channels))
+    except Conflict:
+        return MEANWHILE

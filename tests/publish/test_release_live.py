@@ -1,0 +1,235 @@
+"""When live is released by itself, why it is withheld, in which words, and that it is released once that is mended."""
+
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.lake.release import CANDIDATE, STABLE, TableVersion
+from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.publish.reasons import Cause
+from backfill_assets.publish.release_live import (
+    MEANWHILE,
+    NothingNew,
+    Released,
+    Withheld,
+    release_as_it_stands,
+    release_live,
+    why_not_released,
+)
+from tests.deliveries import day
+from tests.publish.built_lake import A, B, BuiltLake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> BuiltLake:
+    """Three days of both tables, released."""
+    lake = BuiltLake(tmp_path)
+    for name in (A, B):
+        lake.build(name, 0, 1, 2)
+    assert isinstance(decide(lake), Released)
+    return lake
+
+
+def decide(lake: BuiltLake, *runs: str):
+    return release_live(lake.workspace, who="the sensor", runs=runs)
+
+
+def words(decision) -> list[str]:
+    assert isinstance(decision, Withheld), decision
+    return [f"{reason.cause}: {reason}" for reason in decision.reasons]
+
+
+def test_a_lake_without_tables_has_nothing_to_release(tmp_path):
+    lake = BuiltLake(tmp_path)
+    assert decide(lake) == release_as_it_stands(lake.workspace, who="", reason="") == NothingNew(None)
+    lake.build(A, 0)
+    decision = decide(lake)
+    assert isinstance(decision, Released)
+    assert decision.release.tables == {A: TableVersion(A, 0)}
+
+
+def test_what_changed_is_released_once_with_the_versions_of_all_tables(lake):
+    lake.build(B, 1, rows=3)
+    decision = decide(lake)
+    assert isinstance(decision, Released)
+    release = decision.release
+    assert (release.number, release.kind, release.who, release.reason) == (2, "live", "the sensor", f"changed: {B}")
+    assert (release.tables, release.channels) == ({A: TableVersion(A, 0), B: TableVersion(B, 1)}, {STABLE: 2})
+    assert decide(lake) == NothingNew(release)
+    assert lake.releases.newest() == release
+
+
+def test_it_waits_for_steps_and_runs_and_does_not_ask_for_runs_if_nothing_changed(lake):
+    def never():
+        raise AssertionError("asked")
+        yield
+
+    assert isinstance(release_live(lake.workspace, who="", runs=never()), NothingNew)
+    lake.build(A, 1, rows=2)
+    with mark_running(str(lake.root), RunningStep(B, [day(1), day(2)], "run-7")):
+        assert words(decide(lake)) == [f"running: {B} {day(1)}..{day(2)}: run run-7 is computing them"]
+        assert decide(lake).is_passing
+        assert words(release_as_it_stands(lake.workspace, who="", reason="")) == words(decide(lake))
+    assert words(decide(lake, "run 8", "backfill 9")) == [
+        "running: run 8 is not finished",
+        "running: backfill 9 is not finished",
+    ]
+    assert isinstance(decide(lake), Released)
+
+
+def test_it_waits_for_open_plans_of_tables_that_changed(lake):
+    plan = lake.start_plan(B, [4, 5])
+    lake.build(A, 1, rows=2)
+    assert isinstance(decide(lake), Released)
+    lake.build(B, 1, rows=2)
+    why = f"in plan {plan}, which is open: `backfill resume {plan}`, or `backfill cancel {plan}`"
+    assert words(decide(lake)) == [f"open plan: {B} {day(4)}..{day(5)}: {why}"]
+    assert not decide(lake).failures
+    lake.end_plan(plan)
+    assert isinstance(decide(lake), Released)
+
+
+def test_a_partly_failed_rebuild_is_not_released_until_its_days_are_built(lake):
+    lake.build(A, 0, rows=2)
+    lake.fail(A, 1, 2)
+    lake.fail(B, 1, message="no rows\nand more")
+    expected = [f"failed: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows", f"failed: {B} {day(1)}: no rows"]
+    assert words(decide(lake)) == expected
+    assert [str(reason.cause) for reason in decide(lake).failures] == ["failed", "failed"]
+    assert lake.releases.newest().number == 1
+    lake.build(A, 1, 2)
+    assert words(decide(lake)) == expected[1:]
+    lake.build(B, 1)
+    assert isinstance(decide(lake), Released)
+
+
+def test_a_failure_that_left_every_table_as_it_was_withholds_nothing(lake):
+    lake.fail(B, 1)
+    assert isinstance(decide(lake), NothingNew)
+
+
+def test_what_somebody_else_wrote_is_not_released_until_it_is_rebuilt(lake):
+    lake.rewrite(A, 1)
+    (said,) = words(decide(lake))
+    assert said.startswith(f"not as it was built: {A} {day(1)}: ")
+    lake.build(A, 1)
+    assert isinstance(decide(lake), Released)
+
+
+def test_rows_of_a_day_that_nobody_built_are_not_released(lake):
+    lake.rewrite(B, 6)
+    assert words(decide(lake)) == [f"not as it was built: {B} {day(6)}: has rows of which no build is recorded"]
+
+
+def test_a_person_releases_in_spite_of_failures_and_they_are_not_named_again(lake):
+    lake.fail(A, 1)
+    lake.rewrite(A, 2)
+    lake.rewrite(A, 6)
+    assert len(decide(lake).failures) == 3
+    decision = release_as_it_stands(lake.workspace, who="ada", reason="the report is due")
+    assert isinstance(decision, Released)
+    assert [reason.days for reason in decision.despite] == [(day(1),), (day(6),), (day(2),)]
+    assert decision.release.reason.startswith(
+        f"the report is due (in spite of {A} {day(1)}: no_nulls_n: 3 rows; {A} {day(6)}: "
+    )
+    assert decision.release.who == "ada"
+    lake.build(A, 0, rows=5)
+    assert isinstance(decide(lake), Released)
+    lake.rewrite(A, 2, rows=7)
+    assert [reason.days for reason in decide(lake).failures] == [(day(2),)]
+
+
+def test_a_channel_that_was_pointed_back_stays_until_a_person_releases_and_failures_are_kept_in_mind(lake):
+    lake.build(A, 1, rows=9)
+    decide(lake)
+    lake.fail(B, 2)
+    newest = lake.releases.newest()
+    lake.releases.point(newest, STABLE, 1, who="ben", reason="wrong rows")
+    assert isinstance(decide(lake), NothingNew)
+    lake.build(A, 2, rows=9)
+    failed, held = words(decide(lake))
+    assert failed == f"failed: {B} {day(2)}: no_nulls_n: 3 rows"
+    assert held.startswith("held back: stable at release 1 was put there: wrong rows (ben). `backfill release --reason")
+    lake.build(B, 2)
+    assert [reason.cause for reason in decide(lake).reasons] == [Cause.HELD]
+    decision = release_as_it_stands(lake.workspace, who="ben", reason="mended")
+    assert isinstance(decision, Released)
+    assert (decision.release.channels, decision.despite) == ({STABLE: 4}, ())
+    lake.build(A, 2, rows=10)
+    assert isinstance(decide(lake), Released)
+
+
+def test_a_person_points_stable_at_what_is_live_although_nothing_changed(lake):
+    lake.build(A, 1, rows=9)
+    decide(lake)
+    lake.releases.point(lake.releases.newest(), STABLE, 1, who="ben", reason="wrong rows")
+    decision = release_as_it_stands(lake.workspace, who="ben", reason="right after all")
+    assert isinstance(decision, Released)
+    assert decision.release.channels == {STABLE: 4}
+    assert release_as_it_stands(lake.workspace, who="", reason="") == NothingNew(decision.release)
+
+
+def test_a_channel_that_goes_first_is_the_only_one_that_live_moves(lake):
+    lake.build(A, 1, rows=9)
+    tables = {A: TableVersion(A, 1), B: TableVersion(B, 0)}
+    lake.releases.add(lake.releases.newest(), tables, kind="publish", who="", reason="", channels=[CANDIDATE])
+    lake.build(A, 2, rows=9)
+    decision = decide(lake)
+    assert isinstance(decision, Released)
+    assert decision.release.channels == {STABLE: 1, CANDIDATE: 3}
+
+
+def test_a_table_that_readers_get_from_another_place_stays_there_and_one_that_is_gone_from_the_project_stays(lake):
+    switched = {A: TableVersion(B, 0), B: TableVersion(B, 0), "old/c": TableVersion("old/c", 5)}
+    lake.releases.add(lake.releases.newest(), switched, kind="switch", who="", reason="")
+    lake.build(A, 1, rows=2)
+    assert isinstance(decide(lake), NothingNew)
+    lake.build(B, 1, rows=2)
+    decision = decide(lake)
+    assert isinstance(decision, Released)
+    assert decision.release.tables == switched | {A: TableVersion(B, 1), B: TableVersion(B, 1)}
+
+
+def test_a_table_that_cannot_be_read_withholds_and_is_named(lake):
+    (lake.root / A / "_delta_log" / f"{0:020}.json").write_bytes(b"{nonsense")
+    decision = decide(lake)
+    assert f"The Delta table {lake.root}/{A} cannot be read" in words(decision)[0]
+    assert [reason.cause for reason in decision.failures] == [Cause.UNREADABLE]
+    assert why_not_released(lake.workspace, latest_builds(lake.workspace)) == list(decision.reasons)
+
+
+def test_what_is_written_while_it_is_decided_is_not_released(lake):
+    lake.build(A, 1, rows=2)
+
+    def runs():
+        lake.build(A, 2, rows=2)
+        yield from ()
+
+    decision = release_live(lake.workspace, who="", runs=runs())
+    assert decision == MEANWHILE
+    assert decision.is_passing
+    assert isinstance(decide(lake), Released)
+
+
+def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):
+    lake.build(A, 1, rows=2)
+    newest = lake.releases.newest()
+
+    def runs():
+        lake.releases.add(newest, newest.tables, kind="publish", who="ben", reason="")
+        yield from ()
+
+    assert release_live(lake.workspace, who="", runs=runs()) == MEANWHILE
+    assert [(each.number, each.who) for each in lake.releases.all()] == [(1, "the sensor"), (2, "ben")]
+
+
+def test_status_names_what_withholds_and_not_what_is_released_next(lake):
+    def why():
+        return list(map(str, why_not_released(lake.workspace, latest_builds(lake.workspace))))
+
+    assert why() == []
+    lake.build(A, 1, rows=2)
+    assert why() == []
+    lake.fail(A, 2)
+    assert why() == [f"{A} {day(2)}: no_nulls_n: 3 rows"]
