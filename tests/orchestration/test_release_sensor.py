@@ -1,0 +1,206 @@
+"""The sensor that releases live: what it releases, what it waits for, and what Dagster shows of it. In process, no Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetKey,
+    AssetMaterialization,
+    AssetSelection,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    Definitions,
+    SensorResult,
+    build_sensor_context,
+    define_asset_job,
+)
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.test_utils import create_run_for_test
+
+from backfill_assets.code_location import definitions_of
+from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.orchestration.release_report import RELEASES
+from backfill_assets.orchestration.release_sensor import REPORTED_AT_FIRST, release_check, release_sensor, releases_spec
+from tests.deliveries import day
+from tests.publish.built_lake import A, B, BuiltLake
+
+
+class Ticking(BuiltLake):
+    """The lake, and ticks of the sensor, each with the cursor that the one before it left."""
+
+    instance: DagsterInstance
+    cursor: str | None = None
+
+    def tick(self) -> SensorResult:
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = release_sensor(self.workspace)(context)
+        assert isinstance(result, SensorResult)
+        self.cursor = result.cursor
+        return result
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Ticking]:
+    lake = Ticking(tmp_path)
+    with DagsterInstance.ephemeral() as lake.instance:
+        for name in (A, B):
+            lake.build(name, 0, 1, 2)
+        yield lake
+
+
+def shown(result: SensorResult) -> list[Any]:
+    """Each release by its number and each evaluation by its verdict, in order."""
+    return [
+        event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
+        for event in result.asset_events
+    ]
+
+
+def said(result: SensorResult) -> str:
+    assert not result.asset_events
+    assert result.skip_reason
+    return str(result.skip_reason.skip_message)
+
+
+def test_a_change_is_released_and_shown_once_with_its_versions(lake):
+    result = lake.tick()
+    (release, check) = result.asset_events
+    assert release.asset_key == AssetKey("releases")
+    values = {name: value.value for name, value in release.metadata.items()}
+    assert values["release"] == 1
+    assert values["tables"] == {A: 0, B: 0}
+    assert values["changed tables"] == [A, B]
+    assert values["channels"] == {"stable": 1}
+    assert values["who"] == "sensor release_live"
+    assert (check.asset_key, check.check_name, check.passed) == (AssetKey("releases"), "live_is_released", True)
+    assert [said(lake.tick()) for _ in range(3)] == ["Live is as release 1 has it."] * 3
+    lake.build(B, 1, rows=2)
+    (release,) = lake.tick().asset_events
+    assert release.metadata["changed tables"].value == [B]
+    assert [each.number for each in lake.releases.all()] == [1, 2]
+
+
+def test_a_lake_without_tables_is_skipped(tmp_path):
+    lake = Ticking(tmp_path)
+    with DagsterInstance.ephemeral() as lake.instance:
+        assert shown(lake.tick()) == [True]
+        assert said(lake.tick()) == "There is no table to release yet."
+
+
+def test_failed_days_fail_the_check_once_until_they_are_built(lake):
+    lake.tick()
+    lake.build(A, 0, rows=2)
+    lake.fail(A, 1, 2)
+    (check,) = lake.tick().asset_events
+    assert isinstance(check, AssetCheckEvaluation)
+    assert (check.passed, check.metadata["days"].value) == (False, {A: [str(day(1)), str(day(2))]})
+    assert f"{A} {day(1)}..{day(2)}: no_nulls_n: 3 rows. Build these days, or" in str(check.description)
+    assert said(lake.tick()) == f"Live is not released: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows"
+    lake.build(A, 1)
+    assert shown(lake.tick()) == [False]
+    lake.build(A, 2)
+    assert shown(lake.tick()) == [2, True]
+
+
+def test_what_is_under_way_changes_nothing_on_the_check_and_is_looked_at_again(lake):
+    lake.tick()
+    lake.build(A, 0, rows=2)
+    with mark_running(str(lake.root), RunningStep(A, [day(1)], "run-7")):
+        for _ in range(2):
+            assert said(lake.tick()) == f"Live is not released: {A} {day(1)}: run run-7 is computing them"
+    assert shown(lake.tick()) == [2]
+    plan = lake.start_plan(B, [1])
+    lake.build(B, 0, rows=2)
+    assert shown(lake.tick()) == []
+    assert f"in plan {plan}, which is open" in said(lake.tick())
+    lake.end_plan(plan)
+    assert shown(lake.tick()) == [3]
+
+
+@pytest.mark.parametrize(
+    ("selected", "job", "waits"),
+    [
+        pytest.param({A}, "__ASSET_JOB", True, id="a run of one of the tables"),
+        pytest.param(None, "nightly", True, id="a run of all tables"),
+        pytest.param({"other/table"}, "__ASSET_JOB", False, id="a run of other assets"),
+        pytest.param(set(), "__ASSET_JOB", False, id="a run of checks"),
+        pytest.param(None, "run_plan", False, id="a run that builds nothing itself"),
+    ],
+)
+def test_it_waits_for_unfinished_runs_of_the_tables_only(lake, selected, job, waits):
+    keys = None if selected is None else {AssetKey(name.split("/")) for name in selected}
+    run = create_run_for_test(lake.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys)
+    if waits:
+        assert said(lake.tick()) == f"Live is not released: run {run.run_id[:8]} is not finished"
+        lake.instance.report_run_canceled(run)
+    assert shown(lake.tick()) == [1, True]
+
+
+def test_it_waits_for_a_backfill_that_has_no_run_at_the_moment(lake):
+    def backfill(backfill_id: str, name: str) -> PartitionBackfill:
+        keys = [AssetKey(name.split("/"))]
+        return PartitionBackfill(backfill_id, BulkActionStatus.REQUESTED, False, {}, 0.0, asset_selection=keys,
+                                 serialized_asset_backfill_data="{}")  # fmt: skip
+
+    lake.instance.add_backfill(backfill("other", "other/table"))
+    lake.instance.add_backfill(backfill("ours", B))
+    assert said(lake.tick()) == "Live is not released: backfill ours is not finished"
+    (ours,) = [each for each in lake.instance.get_backfills() if each.backfill_id == "ours"]
+    lake.instance.update_backfill(ours.with_status(BulkActionStatus.COMPLETED_SUCCESS))
+    assert shown(lake.tick()) == [1, True]
+
+
+def test_what_others_release_is_shown_too(lake):
+    lake.tick()
+    first = lake.releases.newest()
+    second = lake.releases.add(first, first.tables, kind="publish", who="ada", reason="plan x")
+    lake.releases.point(second, "stable", 1, who="ada", reason="wrong")
+    result = lake.tick()
+    assert shown(result) == [2, 3]
+    assert [event.metadata["kind"].value for event in result.asset_events] == ["publish", "channel"]
+    assert [event.metadata["changed tables"].value for event in result.asset_events] == [[], []]
+
+
+def test_a_sensor_that_knows_nothing_shows_the_last_releases_only(lake):
+    for _ in range(REPORTED_AT_FIRST + 5):
+        newest = lake.releases.newest()
+        lake.releases.add(newest, {}, kind="publish", who="", reason="")
+    assert shown(lake.tick()) == [*range(7, REPORTED_AT_FIRST + 7), True]
+
+
+def test_a_table_that_cannot_be_read_fails_the_check(lake):
+    lake.tick()
+    (lake.root / A / "_delta_log" / f"{0:020}.json").write_bytes(b"{nonsense")
+    (check,) = lake.tick().asset_events
+    assert (check.passed, "cannot be read" in check.description) == (False, True)
+
+
+def test_the_code_location_has_the_sensor_running_the_asset_in_its_group_and_no_job_of_tables_has_the_check(lake):
+    definitions = definitions_of(lake.workspace)
+    Definitions.validate_loadable(definitions)
+    sensor = definitions.get_sensor_def("release_live")
+    assert (sensor.default_status, sensor.minimum_interval_seconds) == (DefaultSensorStatus.RUNNING, 30)
+    graph = definitions.resolve_asset_graph()
+    node = graph.get(AssetKey("releases"))
+    assert (node.group_name, node.is_external) == ("releases", True)
+    for job in ("rebuild", "nightly"):
+        keys = definitions.resolve_job_def(job).asset_layer.selected_asset_keys
+        assert keys == {AssetKey(name.split("/")) for name in (A, B)}
+        checks = definitions.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys
+        assert "live_is_released" not in {key.name for key in checks}
+
+
+def test_the_check_can_be_executed_and_releases_nothing(lake):
+    job = define_asset_job("look", AssetSelection.checks_for_assets(RELEASES))
+    definitions = Definitions([releases_spec()], asset_checks=[release_check(lake.workspace)], jobs=[job])
+    for fail, passed in ((False, True), (True, False)):
+        if fail:
+            lake.fail(A, 1)
+        result = definitions.resolve_job_def("look").execute_in_process(instance=lake.instance)
+        (evaluated,) = result.get_asset_check_evaluations()
+        assert (evaluated.check_name, evaluated.passed) == ("live_is_released", passed)
+    assert lake.releases.all() == []
