@@ -11,10 +11,12 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.cli import exit_codes
+from backfill_assets.cli.release import not_released_line, reason_values
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
+from backfill_assets.publish.release_live import why_not_released
 from backfill_assets.workspace import open_workspace
 
 # A letter and a colour for each state, since not every terminal shows colours.
@@ -40,12 +42,15 @@ def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
     tables, calendar = workspace.named(target), workspace.calendar
     runs = runs_by_partition(workspace)
     selected = calendar.select(days) if days else calendar.days()
-    status = status_of(workspace, tables, selected, latest=latest_builds(workspace), running=runs)
-    columns = column_lines(workspace, tables)
+    builds = latest_builds(workspace)
+    status = status_of(workspace, tables, selected, latest=builds, running=runs)
+    columns, withheld = column_lines(workspace, tables), why_not_released(workspace, builds)
     if as_json:
-        print(json.dumps(as_values(status) | {"columns": columns}))
+        print(json.dumps(as_values(status) | {"columns": columns, "not_released": [reason_values(each) for each in withheld]}))
     else:
         show(console, status, columns)
+        if line := not_released_line(withheld):
+            console.print(line)
     all_built = all(partition.state in SETTLED for partition in status.partitions.values())
     return exit_codes.PARTIAL if check and not all_built else exit_codes.DONE
 

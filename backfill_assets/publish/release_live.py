@@ -87,12 +87,12 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str) -> Deci
 
 
 def why_not_released(workspace: Workspace, builds: Latest) -> list[Reason]:
-    """Why live is not released, but for what ends by itself; nothing if it is released, or will be next."""
+    """Why live is not released; nothing if it is released or will be next, and nothing while steps are running."""
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
         return [Reason(Cause.UNREADABLE, str(error))]
-    return why_withheld(workspace, state, builds) if state.changed else []
+    return why_withheld(workspace, state, builds) if state.changed and not running(workspace.lake.root) else []
 
 
 def why_withheld(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:

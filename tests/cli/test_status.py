@@ -26,6 +26,10 @@ from tests.lake.builds import write_days
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
 
+NOT_RELEASED = (
+    f"live is not released: failed: {NAME} 2019-08-17: no_nulls_line: 3 rows. In spite of it: `backfill release --reason ...`"
+)
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
@@ -62,6 +66,7 @@ def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
         "  failed: 2019-08-17",
         "    no_nulls_line: 3 rows (run run-2)",
         "= up to date  . missing  s outdated: source files changed  X failed",
+        NOT_RELEASED,
     ]
 
 
@@ -115,6 +120,7 @@ def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_onl
         "  failed: 2019-08-17",
         "    no_nulls_line: 3 rows (run run-2)",
         "= up to date  . missing  s outdated: source files changed  X failed",
+        NOT_RELEASED,
     ]
 
 
@@ -127,6 +133,7 @@ def test_a_day_whose_source_has_gone_is_said_to_stand_and_to_have_none(home, tmp
         "  up to date: 2019-08-15",
         f"    no source for 2019-08-15 in {tmp_path} any more: the rows stay, and cannot be built again",
         "= up to date",
+        NOT_RELEASED,
     ]
 
 

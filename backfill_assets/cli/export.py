@@ -1,0 +1,74 @@
+"""`backfill export`: the rows of a released table as a Parquet or CSV file. No server, no Spark."""
+
+import json
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.release import STABLE
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.workspace import open_workspace
+
+WRITERS: dict[str, Callable[[Path, pa.Schema], AbstractContextManager[Any]]] = {
+    ".parquet": lambda path, schema: pq.ParquetWriter(path, schema),
+    ".csv": lambda path, schema: csv.CSVWriter(path, schema),
+}
+
+
+def run(table: str, file: Path, partitions: str, *, number: int | None, channel: str, overwrite: bool, as_json: bool) -> int:
+    refuse_file(file, overwrite)
+    if number is not None and channel != STABLE:
+        raise UsageError("--release and --channel exclude each other. Nothing was written. Leave one out.")
+    workspace = open_workspace()
+    days = workspace.calendar.select(partitions) if partitions else None
+    releases = Releases(workspace.lake.root)
+    release = releases.of_channel(channel) if number is None else releases.get(number)
+    rows = write(ReleasedTable(workspace.lake.root, release, table).dataset(days), file, overwrite=overwrite)
+    if as_json:
+        print(json.dumps({"file": str(file), "rows": rows, "table": table, "release": release.number}))
+    else:
+        print(f"{file}: {rows:,} rows of {table}, release {release.number}.")
+    return exit_codes.DONE
+
+
+def refuse_file(file: Path, overwrite: bool) -> None:
+    """UsageError for a file of another kind, one that is there, or one in a folder that is not there."""
+    if file.suffix not in WRITERS:
+        raise UsageError(f"{file} does not end in {' or '.join(WRITERS)}. Nothing was written. Name such a file.")
+    if file.is_dir() or (file.exists() and not overwrite):
+        raise UsageError(f"{file} is there already. Nothing was written. Name another file, or type --overwrite.")
+    if not file.parent.is_dir():
+        raise UsageError(f"There is no folder {file.parent}. Nothing was written. Make it, or name another file.")
+
+
+def write(rows: ds.Dataset, file: Path, *, overwrite: bool) -> int:
+    """Write the rows to `file`, which appears when it is complete; how many they are."""
+    nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
+    if file.suffix == ".csv" and nested:
+        raise UsageError(
+            f"CSV has no lists and maps, which {', '.join(nested)} holds. Nothing was written. Name a .parquet file."
+        )
+    beside, count = file.with_name(f".{file.name}.{secrets.token_hex(4)}"), 0
+    try:
+        with WRITERS[file.suffix](beside, rows.schema) as writer:
+            for batch in rows.to_batches():
+                writer.write_batch(batch)
+                count += batch.num_rows
+        with beside.open("rb") as written:
+            os.fsync(written.fileno())  # after a power cut, a file that has its name has its contents
+        refuse_file(file, overwrite)  # somebody else may have written it meanwhile
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+    return count

@@ -1,0 +1,49 @@
+"""The verbs of releases: releases, release, export."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backfill_assets.cli.options import Json
+
+app = typer.Typer()
+Number = Annotated[int | None, typer.Option("--release", min=1, help="A release's number; the channel's if not given.")]
+
+
+@app.command()
+def releases(
+    number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="A release's number, to show all of it.")] = None,
+    json_: Json = False,
+) -> None:
+    """List the releases of this lake, or show one: its tables and versions, channels, who, when and why."""
+    from backfill_assets.cli.releases import run
+
+    raise typer.Exit(run(number, as_json=json_))
+
+
+@app.command()
+def release(
+    reason: Annotated[str, typer.Option(help="Why live is released now, in spite of days that failed.")],
+    json_: Json = False,
+) -> None:
+    """Release live as it stands, in spite of failed days and open plans; refused while steps are running."""
+    from backfill_assets.cli.release import run
+
+    raise typer.Exit(run(reason, as_json=json_))
+
+
+@app.command()
+def export(
+    table: Annotated[str, typer.Argument(help="One table.")],
+    file: Annotated[Path, typer.Argument(help="The file to write: .parquet or .csv.")],
+    partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; every day if not given.")] = "",
+    number: Number = None,
+    channel: Annotated[str, typer.Option(help="Whose release is read, if none is named: stable, candidate.")] = "stable",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if there is one.")] = False,
+    json_: Json = False,
+) -> None:
+    """Write the rows of a released table to a Parquet or CSV file, whole or not at all."""
+    from backfill_assets.cli.export import run
+
+    raise typer.Exit(run(table, file, partitions, number=number, channel=channel, overwrite=overwrite, as_json=json_))

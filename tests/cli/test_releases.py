@@ -1,0 +1,181 @@
+"""`backfill releases`, `release`, `export`, and the line of `status` on live that is not released. No server, no Spark."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
+
+from backfill_assets.cli.app import app
+from backfill_assets.cli.export import write
+from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.release import CANDIDATE, TableVersion
+from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.reading import read
+from tests.deliveries import day
+from tests.publish.built_lake import BuiltLake
+
+A, B = "raw/rejected_lines", "raw/outage_events"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch) -> BuiltLake:
+    """Three days of two of the bundled tables; the first release has two of the first's and none of the second's."""
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
+    monkeypatch.setenv("BACKFILL_LAST_DAY", str(day(2)))
+    monkeypatch.chdir(tmp_path)
+    lake = BuiltLake(tmp_path / "lake")
+    lake.build(A, 0, 1)
+    assert backfill("release", "--reason", "to begin").exit_code == 0
+    lake.build(A, 1, 2, rows=3)
+    lake.build(B, 0)
+    return lake
+
+
+def backfill(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def values(*arguments: str) -> Any:
+    done = backfill(*arguments, "--json")
+    assert done.exit_code == 0, done
+    return json.loads(done.stdout)
+
+
+def test_a_lake_without_releases_says_how_one_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
+    assert backfill("releases").stdout.startswith("There is no release here yet. `backfill up` releases live by itself")
+    assert values("releases") == {"releases": []}
+    assert backfill("release", "--reason", "x").stdout == "There is no table to release yet. Nothing was released.\n"
+    assert values("release", "--reason", "x") == {"released": False, "release": None, "despite": []}
+    assert isinstance(backfill("releases", "1").exception, UsageError)
+
+
+def test_releases_are_listed_newest_first_with_the_channels_that_point_at_them_now(lake):
+    assert backfill("release", "--reason", "all of it").stdout == "Release 2: 2 table(s). Readers of stable get it now.\n"
+    newest = lake.releases.newest()
+    lake.releases.point(newest, CANDIDATE, 1, who="ben", reason="to compare")
+    lines = [line.split("│")[1:-1] for line in backfill("releases").stdout.splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in line] for line in lines]
+    assert [(c[0], c[2], c[4], c[5], c[6]) for c in cells] == [
+        ("3", "channel", "", "0 of 2", "to compare"),
+        ("2", "live", "stable", "2 of 2", "all of it"),
+        ("1", "live", "candidate", "1 of 1", "to begin"),
+    ]
+    listed = values("releases")["releases"]
+    changed = [(each["release"], sorted(each["changed_tables"])) for each in listed]
+    assert changed == [(1, [A]), (2, [B, A]), (3, [])]
+
+
+def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
+    backfill("release", "--reason", "all of it")
+    shown = backfill("releases", "2").stdout
+    assert "release 2 (live), " in shown
+    assert ": all of it\n  stable: release 2\n" in shown
+    value = values("releases", "2")
+    assert list(value) == ["release", "at", "who", "reason", "kind", "channels", "tables", "changed_tables"]
+    assert value["tables"] == {A: {"path": A, "version": 1}, B: {"path": B, "version": 0}}
+    assert (value["channels"], sorted(value["changed_tables"])) == ({"stable": 2}, [B, A])
+
+
+def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_it(lake):
+    assert "live is not released" not in backfill("status").stdout
+    lake.fail(A, 0)
+    lake.fail(B, 1, 2, message="broken")
+    assert backfill("status").stdout.splitlines()[-1] == (
+        f"live is not released: failed: {B} {day(1)}..{day(2)}: broken; failed: {A} {day(0)}: no_nulls_n: 3 rows. "
+        "In spite of it: `backfill release --reason ...`"
+    )
+    assert values("status")["not_released"][0] == {
+        "cause": "failed", "table": B, "days": [str(day(1)), str(day(2))], "why": "broken",
+    }  # fmt: skip
+    released = backfill("release", "--reason", "the report is due").stdout.splitlines()
+    assert released[1:] == [f"  in spite of {B} {day(1)}..{day(2)}: broken", f"  in spite of {A} {day(0)}: no_nulls_n: 3 rows"]
+    assert "live is not released" not in backfill("status").stdout
+    assert backfill("release", "--reason", "again").stdout == "Live is as release 2 has it. Nothing was released.\n"
+
+
+def test_live_that_a_plan_holds_open_is_a_line_of_status(lake):
+    plan = lake.start_plan(B, [1])
+    line = backfill("status").stdout.splitlines()[-1]
+    assert line.startswith(f"live is not released: open plan: {B} {day(1)}: in plan {plan}, which is open")
+    assert "In spite of it" not in line
+
+
+def test_nobody_releases_while_a_step_is_running(lake):
+    with mark_running(str(lake.root), RunningStep(B, [day(1)], "run-7")):
+        refused = backfill("release", "--reason", "now").exception
+    assert isinstance(refused, Guarded)
+    assert str(refused).startswith(f"Live is being written: {B} {day(1)}: run run-7 is computing them. Nothing was released.")
+    assert len(lake.releases.all()) == 1
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_released_table_is_exported_whole_or_by_days_and_channels(lake, ending, tmp_path):
+    newest = lake.releases.newest()
+    lake.releases.add(newest, {A: TableVersion(A, 1)}, kind="publish", who="", reason="", channels=[CANDIDATE])
+    name = f"rows.{ending}"
+    for options, expected in (
+        ((), [day(0), day(1)]),
+        (("--release", "2"), [day(0), *[day(1)] * 3, *[day(2)] * 3]),
+        (("--channel", "candidate", "--partitions", "last 1"), [day(2)] * 3),
+        (("--partitions", f"{day(2)}"), []),
+    ):
+        value = values("export", A, name, "--overwrite", *options)
+        assert (value["file"], value["rows"], value["table"]) == (name, len(expected), A)
+        table = pq.read_table(name) if ending == "parquet" else csv.read_csv(name)
+        assert table.column_names == ["outage_day", "n"]
+        assert sorted(map(str, table["outage_day"].to_pylist())) == [str(at) for at in expected]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param((A, "rows.txt"), "rows.txt does not end in .parquet or .csv. Nothing was written", id="another ending"),
+        pytest.param((A, "there.csv"), "there.csv is there already. Nothing was written. Name .*--overwrite", id="it is there"),
+        pytest.param((A, "no/rows.csv"), "There is no folder no. Nothing was written", id="no folder"),
+        pytest.param((B, "rows.csv"), f"Release 1 has no table {B}", id="a table not yet released"),
+        pytest.param((A, "rows.csv", "--release", "7"), "There is no release 7", id="no release"),
+        pytest.param((A, "rows.csv", "--channel", "beta"), "The channels are stable", id="no channel"),
+        pytest.param((A, "rows.csv", "--release", "1", "--channel", "candidate"), "exclude each other", id="both"),
+        pytest.param((A, "rows.csv", "--partitions", "2001-01-01"), "outside the calendar", id="days outside"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_and_nothing_is_written(lake, arguments, message, tmp_path):
+    Path("there.csv").write_text("mine")
+    refused = backfill("export", *arguments)
+    assert isinstance(refused.exception, UsageError)
+    with pytest.raises(UsageError, match=message):
+        raise refused.exception
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["there.csv"]
+    assert Path("there.csv").read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_written_to_its_end_leaves_what_was_there(lake, tmp_path):
+    class Torn:
+        schema = read(A).schema
+
+        def to_batches(self):
+            yield from read(A).to_batches()
+            raise OSError(28, "No space left on device")
+
+    file = tmp_path / "rows.csv"
+    file.write_text("before")
+    torn: Any = Torn()
+    with pytest.raises(OSError, match="No space left"):
+        write(torn, file, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["rows.csv"]
+    assert file.read_text() == "before"
+
+
+def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
+    DeltaTable(str(lake.root / A)).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    refused = backfill("export", A, "rows.csv").exception
+    assert isinstance(refused, TableUnreadable)
+    assert "which release 1 has" in str(refused)
+    assert values("export", A, "rows.csv", "--partitions", str(day(0)))["rows"] == 1
