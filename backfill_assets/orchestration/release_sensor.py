@@ -27,7 +27,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.release_report import CHECK, RELEASES, days_of, described, evaluation, materialization
 from backfill_assets.orchestration.unfinished import unfinished_runs
 from backfill_assets.plan.make import latest_builds
-from backfill_assets.publish.live import live_state
+from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.reasons import FAILURES
 from backfill_assets.publish.release_live import Decision, Released, Withheld, release_live, why_not_released
 from backfill_assets.workspace import Workspace
@@ -44,7 +44,7 @@ PROMISE = "Everything that was built in live is released: no day that failed, or
 
 @dataclass(frozen=True)
 class Cursor:
-    """What the sensor knows from before: the state of live that it has decided on, the words of its skip, the last release
+    """What the sensor knows from before: the commits that it has decided on, the words of its skip, the last release
     that it reported, and the failures (None: never evaluated)."""
 
     decided: str = ""
@@ -88,19 +88,16 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
     )
     def release(context: SensorEvaluationContext) -> SensorResult:
         cursor = Cursor.read(context.cursor)
-        try:
-            state = live_state(workspace).key
-            if state == cursor.decided:
-                return SensorResult(skip_reason=cursor.said, cursor=context.cursor)
-        except BackfillError:
-            state = ""  # what cannot be read is decided on below
+        commits = last_commits(workspace)
+        if commits == cursor.decided:
+            return SensorResult(skip_reason=cursor.said, cursor=context.cursor)
         try:
             runs = unfinished_runs(context.instance, workspace.names)
             decision = release_live(workspace, who=f"sensor {SENSOR}", runs=runs)
             new = _to_report(Releases(workspace.lake.root), cursor)
         except BackfillError as error:
             return SensorResult(skip_reason=str(error), cursor=context.cursor)
-        return _result(cursor, state, decision, new)
+        return _result(cursor, commits, decision, new)
 
     return release
 
@@ -113,7 +110,7 @@ def _to_report(releases: Releases, cursor: Cursor) -> list[Release]:
     return releases.all(after=newest.number - REPORTED_AT_FIRST - 1) if newest else []
 
 
-def _result(cursor: Cursor, state: str, decision: Decision, releases: list[Release]) -> SensorResult:
+def _result(cursor: Cursor, commits: str, decision: Decision, releases: list[Release]) -> SensorResult:
     last = releases[-1].number if releases else 0
     reported = last - REPORTED_AT_FIRST if cursor.reported is None else cursor.reported
     pairs = pairwise([None, *releases])
@@ -124,8 +121,8 @@ def _result(cursor: Cursor, state: str, decision: Decision, releases: list[Relea
         if failures != cursor.failures:
             events.append(evaluation(failures, withheld.reasons if withheld else ()))
     said = _said(decision)
-    # What ends by itself is looked at again; so is a release, of which the state before knows nothing.
-    decided = "" if isinstance(decision, Released) or (withheld and withheld.is_passing) else state
+    # What ends by itself is looked at again; so is a release, which is a commit of its own.
+    decided = "" if isinstance(decision, Released) or (withheld and withheld.is_passing) else commits
     after = Cursor(decided, said, last or cursor.reported, failures)
     return SensorResult(asset_events=events, skip_reason=None if events else said, cursor=after.text())
 

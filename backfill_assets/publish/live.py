@@ -1,6 +1,6 @@
 """What is live now, against the last release: the versions of all tables, and what else decides whether they are released.
 
-Reading it is cheap: versions, names of files, and one row. Whoever has seen the same `LiveState` before knows the decision.
+`last_commits` says for less whether any of it has changed: whoever knows the decision on the same commits need not ask again.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from backfill_assets.lake.ledger import version_of
+from backfill_assets.lake.last_commit import last_commit
 from backfill_assets.lake.release import POINTED, STABLE, Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
@@ -18,13 +18,11 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class LiveState:
-    """The newest release, when tables were last released, the tables as they would be released now, the ledger's version, and
-    the open plans."""
+    """The newest release, when tables were last released, the tables as they would be released now, and the open plans."""
 
     newest: Release | None
     since: datetime
     tables: Mapping[str, TableVersion]
-    ledger: int
     plans: tuple[str, ...]
 
     @property
@@ -33,19 +31,19 @@ class LiveState:
         released = self.newest.tables if self.newest else {}
         return [name for name, version in self.tables.items() if released.get(name) != version]
 
-    @property
-    def key(self) -> str:
-        """The same for the same state."""
-        facts = [self.newest.number if self.newest else 0, self.tables, self.ledger, self.plans]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+def last_commits(workspace: Workspace) -> str:
+    """Another text whenever a table, the ledger or the releases were written, or a plan was opened or ended. Opens no table."""
+    paths = workspace.lake.paths
+    commits = [last_commit(path) for path in (paths.releases, paths.ledger, *map(paths.table, workspace.names))]
+    return hashlib.sha256(json.dumps([commits, Plans(paths.root).open()]).encode()).hexdigest()[:16]
 
 
 def live_state(workspace: Workspace) -> LiveState:
     """The state now. Raises TableUnreadable for a table whose log cannot be read."""
     root = workspace.lake.root
     newest, plans = Releases(root).newest(), tuple(Plans(root).open())
-    tables, ledger = live_tables(workspace, newest), version_of(workspace.lake.paths.ledger)
-    return LiveState(newest, _last_released(newest, Releases(root)), tables, ledger, plans)
+    return LiveState(newest, _last_released(newest, Releases(root)), live_tables(workspace, newest), plans)
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:

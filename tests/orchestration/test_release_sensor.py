@@ -172,6 +172,20 @@ def test_a_sensor_that_knows_nothing_shows_the_last_releases_only(lake):
     assert shown(lake.tick()) == [*range(7, REPORTED_AT_FIRST + 7), True]
 
 
+def test_a_tick_opens_no_table_if_nothing_was_committed_and_no_plan_was_opened(lake):
+    for _ in range(2):
+        lake.tick()
+    log = lake.root / A / "_delta_log" / f"{0:020}.json"
+    text = log.read_bytes()
+    log.write_bytes(b"{nonsense")
+    assert said(lake.tick()) == "Live is as release 1 has it."
+    lake.start_plan(B, [1])
+    assert shown(lake.tick()) == [False]
+    log.write_bytes(text)
+    lake.fail(B, 1)
+    assert shown(lake.tick()) == [True]
+
+
 def test_a_table_that_cannot_be_read_fails_the_check(lake):
     lake.tick()
     (lake.root / A / "_delta_log" / f"{0:020}.json").write_bytes(b"{nonsense")
