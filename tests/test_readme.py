@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from typer.testing import CliRunner
 from backfill_assets.cli.app import app
 from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.job_config import plan_named, request_of
 from backfill_assets.orchestration.run_options import RebuildOptions
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
+from tests.lake.published import THREE_DAYS, write
 
 PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text()
@@ -73,6 +77,19 @@ def test_the_configuration_of_a_job_is_one_that_dagster_takes():
     assert request_of(config["ops"]["run"]["config"]).partitions
     (named,) = re.findall(r"`config: (\{plan: .*?\})`", README)
     assert validate_run_config(job, {"ops": {"run": {"config": load_run_config_yaml(named)}}})
+
+
+def test_a_release_is_read_as_the_readme_reads_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
+    tables = {name: TableVersion(name, 0) for name in ("staging/outages", "features/region_daily")}
+    for name in tables:
+        write(tmp_path, THREE_DAYS | {date(2019, 9, 2): ["one", "two"]}, name)
+    Releases(str(tmp_path)).add(None, tables, kind="live", who="", reason="")
+    (program,) = [block for block in blocks("python") if "open_release" in block]
+    names: dict[str, Any] = {}
+    exec(program, names)
+    assert sorted(names["outages"]["n"]) == ["one", "two"]
+    assert names["regions"].count_rows() == 2
 
 
 def test_every_setting_is_in_the_readme_and_no_other():
