@@ -81,7 +81,8 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
 
 def days_of(days: Days) -> Collection[date]:
     """The days that are named, each once, in order. UsageError for what is no day, and for `last 7`, which a calendar needs."""
-    parts = [str(part) for part in ([days] if isinstance(days, str | date) else days)]
+    named = [days] if isinstance(days, str | date) else days
+    parts = [part if isinstance(part, str) else part.strftime("%Y-%m-%d") for part in named]  # a date with a time is a date too
     if any("last" in part for part in parts):
         raise UsageError("`last` has another meaning every day. Nothing was read. Name the days, as 2019-09-01..2019-09-07.")
     return Calendar(date.min, date.max).select(",".join(parts)) if parts else []

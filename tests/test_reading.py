@@ -1,6 +1,7 @@
 """`backfill_assets.read`: a release as pandas, DuckDB and Spark see it, while others are added and versions go."""
 
-from datetime import date
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, time
 from pathlib import Path
 
 import duckdb
@@ -47,6 +48,7 @@ def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
     ("days", "numbers"),
     [
         pytest.param(day(1), {1}, id="a date"),
+        pytest.param([datetime.combine(day(1), time(12))], {1}, id="a time of a date, such as pandas has"),
         pytest.param(f"{day(0)},{day(2)}..{day(9)}", {0, 2}, id="as typed, with a gap, and days that the release has not"),
         pytest.param([day(2), str(day(0)), day(2)], {0, 2}, id="several, in any order, one twice"),
         pytest.param([], set(), id="none"),
@@ -86,6 +88,39 @@ def test_a_reader_keeps_the_release_it_opened_whatever_is_released_and_written_m
         release(releases, version)
     assert rows(dataset) == rows(read(NAME, release=opened)) == FIRST
     assert {n for _, n in rows(read(NAME))} == {"version 4"}
+
+
+def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_they_are_written_and_released(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
+    both, releases, last = (NAME, "features/p"), Releases(str(tmp_path)), 25
+
+    def publish(number: int) -> None:
+        for name in both:
+            write(tmp_path, {day(0): [str(number)], day(number): ["new"]}, name)
+        versions = {name: TableVersion(name, number - 1) for name in both}
+        releases.add(releases.newest(), versions, kind="live", who="", reason="")
+
+    def observe(_: int) -> list[tuple[int, tuple[str, ...], tuple[int, ...]]]:
+        seen = []
+        while not seen or seen[-1][0] < last:
+            release = open_release()
+            tables = [read(name, release=release).to_table() for name in both]
+            numbers = tuple(n for table in tables for n in table["n"].to_pylist() if n != "new")
+            seen.append((release.number, numbers, tuple(table.num_rows for table in tables)))
+        return seen
+
+    publish(1)
+    with ThreadPoolExecutor(3) as readers:
+        observed = [readers.submit(observe, n) for n in range(3)]
+        for number in range(2, last + 1):
+            publish(number)
+        histories = [each.result() for each in observed]
+    for seen in histories:
+        assert seen == sorted(seen)
+        assert seen == [(n, (str(n), str(n)), (n + 1, n + 1)) for n, _, _ in seen]
+    assert sum(map(len, histories)) > last
 
 
 def test_a_table_may_be_read_from_where_the_release_has_it(releases):

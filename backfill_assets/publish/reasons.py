@@ -95,7 +95,7 @@ def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, 
         now, before = _files(lake, version), _files(lake, released.get(name))
         for day, files in now.items():
             if (built_as, day) not in builds.accepted and files != before.get(day):
-                found[built_as, day] = "has rows of which no build is recorded"
+                found[built_as, day] = "has rows of which no build is recorded: see `backfill reconcile`"
         for (table, day), why in builds.rewritten.items():
             audit = builds.audits.get((table, day))
             if table == built_as and (now.get(day) != before.get(day) or (audit and audit.at > state.since)):

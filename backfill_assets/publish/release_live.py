@@ -1,4 +1,8 @@
-"""Releasing live: all tables as they stand, once nothing is under way and nothing failed since the last release."""
+"""Releasing live: all tables as they stand, once nothing is under way and nothing failed since the last release.
+
+Who commits to several tables of live before releasing them keeps it from being released in between by an open plan of those
+days, or, on a local disk, by a marker of a running step (`lake.running_steps`).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

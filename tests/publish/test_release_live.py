@@ -119,7 +119,8 @@ def test_what_somebody_else_wrote_is_not_released_until_it_is_rebuilt(lake):
 
 def test_rows_of_a_day_that_nobody_built_are_not_released(lake):
     lake.rewrite(B, 6)
-    assert words(decide(lake)) == [f"not as it was built: {B} {day(6)}: has rows of which no build is recorded"]
+    why = "has rows of which no build is recorded: see `backfill reconcile`"
+    assert words(decide(lake)) == [f"not as it was built: {B} {day(6)}: {why}"]
 
 
 def test_a_person_releases_in_spite_of_failures_and_they_are_not_named_again(lake):
