@@ -90,9 +90,7 @@ def test_a_reader_keeps_the_release_it_opened_whatever_is_released_and_written_m
     assert {n for _, n in rows(read(NAME))} == {"version 4"}
 
 
-def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_they_are_written_and_released(
-    tmp_path, monkeypatch
-):
+def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_others_are_released(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     both, releases, last = (NAME, "features/p"), Releases(str(tmp_path)), 25
 
@@ -103,7 +101,7 @@ def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_the
         releases.add(releases.newest(), versions, kind="live", who="", reason="")
 
     def observe(_: int) -> list[tuple[int, tuple[str, ...], tuple[int, ...]]]:
-        seen = []
+        seen: list[tuple[int, tuple[str, ...], tuple[int, ...]]] = []
         while not seen or seen[-1][0] < last:
             release = open_release()
             tables = [read(name, release=release).to_table() for name in both]
