@@ -33,6 +33,7 @@ class Cause(StrEnum):
 PASSING = (Cause.RUNNING, Cause.WRITTEN)
 # In these the days are not as they should be: somebody has to mend them, or to release live in spite of them.
 FAILURES = (Cause.FAILED, Cause.REWRITTEN, Cause.UNREADABLE)
+UNRECORDED = "has rows of which no build is recorded: see `backfill reconcile`"
 
 
 @dataclass(frozen=True)
@@ -90,15 +91,14 @@ def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, 
     """The partitions of changed tables that hold what no build has accepted, and did not hold it at the last release."""
     released, found = state.newest.tables if state.newest else {}, dict[Partition, str]()
     for name in state.changed:
-        version = state.tables[name]
-        built_as = version.path  # readers may get another table under this name
-        now, before = _files(lake, version), _files(lake, released.get(name))
-        for day, files in now.items():
-            if (built_as, day) not in builds.accepted and files != before.get(day):
-                found[built_as, day] = "has rows of which no build is recorded: see `backfill reconcile`"
-        for (table, day), why in builds.rewritten.items():
-            audit = builds.audits.get((table, day))
-            if table == built_as and (now.get(day) != before.get(day) or (audit and audit.at > state.since)):
+        built_as = state.tables[name].path  # readers may get another table under this name
+        now = _files(lake, state.tables[name])
+        suspected = {day: UNRECORDED for day in now if (built_as, day) not in builds.accepted}
+        suspected |= {day: why for (table, day), why in builds.rewritten.items() if table == built_as}
+        before = _files(lake, released.get(name)) if suspected else {}
+        for day, why in suspected.items():
+            audit = builds.audits.get((built_as, day))
+            if now.get(day) != before.get(day) or (audit and audit.at > state.since):
                 found[built_as, day] = why
     return found
 
