@@ -15,13 +15,18 @@ def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
     Both under a lock of the lake, so that of two plans started at the same moment one is refused. In an object store there is
     no lock: there both may start, and their runs build the same partitions one after the other.
     """
-    if plans.state(plan.id) == ROLLED_BACK:
-        raise UsageError(
-            f"Plan {plan.id} was rolled back, and is not carried out again. Nothing was started. Plan anew: `backfill plan`."
-        )
+    refuse_rolled_back(plan.id, plans)
     with writing(plans.root, "_plans"):
         refuse_overlap(plan, plans)
         plans.note(plan.id, "started", at, who=who)
+
+
+def refuse_rolled_back(plan_id: str, plans: Plans) -> None:
+    """UsageError for a plan that was rolled back: what it has built, it would take for done."""
+    if plans.state(plan_id) == ROLLED_BACK:
+        raise UsageError(
+            f"Plan {plan_id} was rolled back, and is not carried out again. Nothing was started. Plan anew: `backfill plan`."
+        )
 
 
 def refuse_overlap(plan: Plan, plans: Plans) -> None:

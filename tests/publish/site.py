@@ -35,20 +35,21 @@ CALENDAR = Calendar(DAYS[0], DAYS[-1])
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A = Table("raw/a", lambda: None, "day", "n BIGINT, day DATE", {"days": SliceDays()}, (), "1")
 B = Table("raw/b", lambda: None, "day", "n BIGINT, day DATE", {"a": same_day(A)}, (), "1")
-FIELDS = [
-    {"name": "n", "type": "long", "nullable": True, "metadata": {}},
-    {"name": "day", "type": "date", "nullable": True, "metadata": {}},
-]
 
 
-def columns(*names: str) -> str:
-    more = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in names]
-    return json.dumps({"type": "struct", "fields": FIELDS + more})
+def columns(day_column: str, *texts: str) -> str:
+    """The columns of a table, as Spark says them: `n`, the day, and texts."""
+    types = {"n": "long", day_column: "date", **dict.fromkeys(texts, "string")}
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    return json.dumps({"type": "struct", "fields": fields})
 
 
 @dataclass
 class Site:
+    """`column` is the day of its tables."""
+
     root: Path
+    column: str = "day"
     runs: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -75,9 +76,9 @@ class Site:
         self.runs["run"] += 1
         now, folder = self.values(table), str(self.root / table)
         rows = [(value, at) for at, value in values.items() for _ in range(value)]
-        data = {"n": pa.array([v for v, _ in rows], pa.int64()), "day": pa.array([at for _, at in rows], pa.date32())}
+        data = {"n": pa.array([v for v, _ in rows], pa.int64()), self.column: pa.array([at for _, at in rows], pa.date32())}
         data |= {more: pa.array([f"{v}" for v, _ in rows], pa.string())} if more else {}
-        files = write_table(pa.table(data), folder, "day")
+        files = write_table(pa.table(data), folder, self.column)
 
         def decide() -> list[Build]:
             at = self.workspace.lake.ledger.next_time(table)
@@ -91,7 +92,8 @@ class Site:
             ]  # fmt: skip
 
         accepted = {at for at, value in values.items() if now.get(at) != value}
-        commit = FileCommit(folder, "day", [f for f in files if f.day in accepted], columns(*([more] if more else [])))
+        kept = [file for file in files if file.day in accepted]
+        commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else [])))
         return commit_and_record(str(self.root), table, decide, commit)
 
     def values(self, table: str = A.name) -> dict[date, int]:
@@ -99,8 +101,8 @@ class Site:
         folder = self.root / table
         if not folder.exists():
             return {}
-        rows = DeltaTable(str(folder)).to_pyarrow_table(columns=["day", "n"])
-        pairs = Counter(zip(rows["day"].to_pylist(), rows["n"].to_pylist(), strict=True))
+        rows = DeltaTable(str(folder)).to_pyarrow_table(columns=[self.column, "n"])
+        pairs = Counter(zip(rows[self.column].to_pylist(), rows["n"].to_pylist(), strict=True))
         assert all(count == value for (_, value), count in pairs.items()), pairs
         assert len({at for at, _ in pairs}) == len(pairs), pairs
         return dict(sorted(pairs))
@@ -108,7 +110,7 @@ class Site:
     def files(self, table: str = A.name) -> dict[date, set[str]]:
         """The data files of every day."""
         listed: dict[date, set[str]] = {}
-        for file in files_of(DeltaTable(str(self.root / table)), "day", DAYS):
+        for file in files_of(DeltaTable(str(self.root / table)), self.column, DAYS):
             listed.setdefault(file.day, set()).add(file.path)
         return listed
 
