@@ -16,6 +16,7 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 from backfill_assets.orchestration.assets import asset_of, executor  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
+from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E402
 from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
 from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
 from backfill_assets.orchestration.spark import SparkResource, for_each_run, spark_resource  # noqa: E402
@@ -32,7 +33,11 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
     return Definitions(
         assets=[*(asset_of(table, workspace) for table in workspace.tables), releases_spec()],
         asset_checks=[release_check(workspace)],
-        jobs=[define_asset_job("rebuild", AssetSelection.all(), description=REBUILD), *plan_jobs(workspace)],
+        jobs=[
+            define_asset_job("rebuild", AssetSelection.all(), description=REBUILD),
+            *plan_jobs(workspace),
+            rollback_job(workspace),
+        ],
         schedules=[nightly_schedule(workspace)],
         sensors=[release_sensor(workspace)],
         resources={"spark": for_each_run(spark or spark_resource(workspace.settings)), "options": RebuildOptions()},

@@ -58,12 +58,27 @@ def printed(folder: Path, spark: object) -> dict[str, str]:
                 up.start()
             else:
                 verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(verb, *arguments)
+        verbs |= wrong_delivery_rolled_back(folder, station)
         up.end()
     finally:
         if up.process and up.process.poll() is None:
             up.process.terminate()
             up.process.wait(timeout=90)
     return verbs
+
+
+def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]:
+    """What is printed when a wrong delivery is built, rolled back, and put right; "wrong": the sales of its day meanwhile."""
+    delivery = folder / "deliveries" / "orders" / "2024-06-02.jsonl"
+    right = delivery.read_text()
+    delivery.write_text(right + '{"order": "a4", "store": "north", "cents": 999999}\n')
+    built = station.backfill("run", "--partitions", "2024-06-01..2024-06-02", "--only", "outdated", "--downstream")
+    (plan_id,) = re.findall(r"Plan (\w+): done", built)
+    wrong = str(sorted(str(row[2]) for row in rows(folder, "features/store_sales")))
+    rolled_back = station.backfill("rollback", plan_id, "--reason", "a wrong delivery")
+    delivery.write_text(right)
+    after = {f"{verb} after": station.backfill(verb) for verb in ("status", "reconcile", "log")}
+    return after | {"wrong": wrong, "rollback": rolled_back, "plan id": plan_id}
 
 
 def rows(folder: Path, table: str) -> list[tuple[object, ...]]:
@@ -88,6 +103,18 @@ def test_the_tables_hold_what_duckdb_computes_from_the_delivered_files(folder, p
     expected = duckdb.execute(query.replace("{}", f"{folder}/deliveries/orders")).fetchall()
     assert len(expected) == 3
     assert sorted(rows(folder, table), key=repr) == sorted(expected, key=repr)
+
+
+def test_a_wrong_delivery_that_was_built_is_taken_back_in_every_table_and_in_dagster(printed):
+    assert printed["wrong"] == "['1000899', '1250', '480']"
+    shown = re.findall(r"│ (\S+) +│ (2024-06-02) ", printed["rollback"])
+    assert shown == [(table, "2024-06-02") for table in TABLES]
+    assert f"Plan {printed['plan id']} is rolled back: 2 partition(s) have the rows from before it." in printed["rollback"]
+    assert "Dagster still shows" not in printed["rollback"]
+    # The delivery is as it was, too: the rows put back are those that it comes to.
+    assert re.findall(r"^(\S+)  2 up to date$", printed["status after"], re.MULTILINE) == TABLES
+    assert "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile after"]
+    assert f"rollback of plan {printed['plan id']}: a wrong delivery" in " ".join(printed["log after"].split())
 
 
 def test_everything_is_in_the_projects_folder(folder, printed):

@@ -1,4 +1,4 @@
-"""The verbs of a rebuild: plan, run, watch, cancel, resume, list, show."""
+"""The verbs of a rebuild: plan, run, watch, cancel, resume, rollback, list, show."""
 
 from typing import Annotated
 
@@ -58,6 +58,22 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
     from backfill_assets.cli.cancel import run
 
     raise typer.Exit(run(plan_id, as_json=json_))
+
+
+@app.command()
+def rollback(
+    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to take back.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; kept in the commits and the ledger.")] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Put back days too that others built since; their rows are lost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json_: Json = False,
+) -> None:
+    """Take a plan back: put the days that it changed back as they were before it. Days that others built since stay."""
+    from backfill_assets.cli.rollback import run
+
+    raise typer.Exit(run(plan_id, reason=reason, force=force, yes=yes, as_json=json_))
 
 
 @app.command("list")

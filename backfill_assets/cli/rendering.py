@@ -1,5 +1,6 @@
 """Progress and outcome of a rebuild on a terminal."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -56,6 +57,11 @@ def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
     minutes, seconds = divmod(int((progress.at - progress.started).total_seconds()), 60)
     times = f"{minutes}:{seconds:02} since it was started" + ("" if progress.over else ends)
     return Group(table, *(Text(line) for line in (chunks_line(progress), times, url) if line))
+
+
+def is_answered() -> bool:
+    """Whether somebody is there to answer a question: not in a pipe, nor in a script."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:

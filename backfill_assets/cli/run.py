@@ -2,7 +2,6 @@
 
 import getpass
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from rich.console import Console
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.plan import contents
-from backfill_assets.cli.rendering import outcome_table, show_progress, terminal
+from backfill_assets.cli.rendering import is_answered, outcome_table, show_progress, terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.errors import BackfillError, NothingToBuild, UsageError
@@ -54,11 +53,6 @@ def run_new(request: RebuildRequest, *, as_json: bool) -> int:
             print(f"Nothing was started. The plan is kept: `backfill run {made.plan.id}` carries it out.")
             return exit_codes.PARTIAL
     return carry_out(made.plan.id, workspace, as_json=as_json)
-
-
-def is_answered() -> bool:
-    """Whether somebody is there to answer a question: not in a pipe, nor in a script."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def run(plan_id: str, *, as_json: bool) -> int:

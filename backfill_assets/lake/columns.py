@@ -42,9 +42,9 @@ def changes(table: DeltaTable, declared: Mapping[str, str]) -> ColumnChanges:
     stored = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
     spelled, wanted = {name.lower(): name for name in stored}, {name.lower() for name in declared}
     retyped = [
-        f"{name} is {_words(kind)}, now {declared[name].lower()}"
+        f"{name} is {type_words(kind)}, now {declared[name].lower()}"
         for name, kind in stored.items()
-        if name in declared and delta_type(declared[name]) != _words(kind)
+        if name in declared and delta_type(declared[name]) != type_words(kind)
     ]
     return ColumnChanges(
         new=tuple(name for name in declared if name.lower() not in spelled),
@@ -64,13 +64,13 @@ def delta_type(kind: str) -> str:
 
 def delta_schema(columns: str) -> Schema:
     """The columns of a DataFrame (`rows.schema.json()`) as Delta's: every one of them may be null, as Spark's writer has it."""
-    return Schema.from_json(json.dumps(_nullable(json.loads(columns))))
+    return Schema.from_json(json.dumps(nullable(json.loads(columns))))
 
 
 def differing(table: DeltaTable, columns: str) -> list[str]:
     """The names of the columns that only the table has, only `columns` has, or that have two types."""
-    stored, declared = table.schema().to_json(), json.dumps(_nullable(json.loads(columns)))
-    types = [{f["name"]: _nullable(f["type"]) for f in json.loads(each)["fields"]} for each in (stored, declared)]
+    stored, declared = table.schema().to_json(), json.dumps(nullable(json.loads(columns)))
+    types = [{f["name"]: nullable(f["type"]) for f in json.loads(each)["fields"]} for each in (stored, declared)]
     return sorted(name for name in {*types[0], *types[1]} if types[0].get(name) != types[1].get(name))
 
 
@@ -96,7 +96,7 @@ def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSe
     Nothing else refuses that: the library takes the columns of an overwrite for the table's from then on. The commit is of
     `days`, and leaves the files of the days `kept`.
     """
-    stored, declared = json.loads(table.schema().to_json())["fields"], _nullable(json.loads(columns))["fields"]
+    stored, declared = json.loads(table.schema().to_json())["fields"], nullable(json.loads(columns))["fields"]
     types = {field["name"]: field["type"] for field in stored}
     spelled = {field["name"].lower(): field["name"] for field in stored}
     respelled = [name for field in declared if (name := field["name"]) != spelled.get(name.lower(), name)]
@@ -106,9 +106,9 @@ def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSe
             "Nothing was committed. Declare the columns as they were: Delta does not tell upper and lower case apart."
         )
     changed = [
-        f"{field['name']} is {_words(types[field['name']])}, now {_words(field['type'])}"
+        f"{field['name']} is {type_words(types[field['name']])}, now {type_words(field['type'])}"
         for field in declared
-        if field["name"] in types and _nullable(types[field["name"]]) != field["type"]
+        if field["name"] in types and nullable(types[field["name"]]) != field["type"]
     ]
     if changed:
         name = "/".join(folder.rsplit("/", 2)[1:])
@@ -123,15 +123,15 @@ def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSe
     return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()
 
 
-def _nullable(kind: Any) -> Any:
+def nullable(kind: Any) -> Any:
     """The same type with nulls allowed everywhere in it, and without comments."""
     if isinstance(kind, list):
-        return [_nullable(each) for each in kind]
+        return [nullable(each) for each in kind]
     if not isinstance(kind, dict):
         return kind
     allowed = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in kind}
-    return {name: _nullable(value) for name, value in kind.items()} | allowed | ({"metadata": {}} if "metadata" in kind else {})
+    return {name: nullable(value) for name, value in kind.items()} | allowed | ({"metadata": {}} if "metadata" in kind else {})
 
 
-def _words(kind: Any) -> str:
+def type_words(kind: Any) -> str:
     return kind if isinstance(kind, str) else str(kind["type"])

@@ -90,7 +90,7 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
         if made is None:  # if another writer came first, decide again
             raise
         version = made
-    files = data_files(DeltaTable(commit.folder, version=version))
+    files = data_files(DeltaTable(commit.folder, version=version), [build.day for build in accepted])
     return [
         replace(build, delta_version=version, data_files=files.get(build.day, "")) if build.outcome in COMMITTED else build
         for build in builds

@@ -19,10 +19,10 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.table_state import TableState, day_files, read_state
 
 
-def data_files(table: DeltaTable) -> dict[date, str]:
-    """Of each day that has data files, a hash of their names."""
+def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
+    """Of each of these days that has data files, a hash of their names."""
     names: dict[date, list[str]] = {}
-    for day, name, _ in day_files(table):
+    for day, name, _ in day_files(table, days):
         names.setdefault(day, []).append(name)
     return {day: hashlib.sha256("\n".join(sorted(of_day)).encode()).hexdigest()[:16] for day, of_day in names.items()}
 
@@ -47,7 +47,7 @@ def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) 
         table = open_table(folder, version) if builds and version != -1 else None
     except TableUnreadable as error:
         return {build.day: str(error) for build in builds}
-    files: Mapping[date, str] = data_files(table) if table else {}
+    files: Mapping[date, str] = data_files(table, [build.day for build in builds]) if table else {}
     if table and (why := renamed_columns(table)):
         return {build.day: why for build in builds if build.day in files}
     # Without names (of a build that was recovered from its commit) the log decides.

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -136,12 +137,15 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
     return frozenset(day for day, _ in files[0] ^ files[1])
 
 
-def day_files(table: DeltaTable) -> Iterable[tuple[date, str, int | None]]:
-    """The day, the name and the number of rows of each file.
+def day_files(table: DeltaTable, of_days: Iterable[date] | None = None) -> Iterable[tuple[date, str, int | None]]:
+    """The day, the name and the number of rows of each file, or of those of some days.
 
     Of a file of which rows were deleted without writing it anew, the name says so, and the number of rows is not known.
     """
     files, columns = pa.table(table.get_add_actions(flatten=True)), table.metadata().partition_columns
+    if columns and of_days is not None and pa.types.is_date(files.schema.field(f"partition.{columns[0]}").type):
+        wanted = pa.array(sorted(set(of_days)), pa.date32())
+        files = files.filter(pc.is_in(files[f"partition.{columns[0]}"], value_set=wanted))
     days = files[f"partition.{columns[0]}"].to_pylist() if columns else []
     counts = files["num_records"].to_pylist() if "num_records" in files.column_names else [None] * len(days)
     listed = [file for file in zip(days, files["path"].to_pylist(), counts, strict=False) if isinstance(file[0], date)]

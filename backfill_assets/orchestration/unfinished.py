@@ -6,8 +6,8 @@ from dagster import AssetKey, DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-# Jobs of all tables; their runs select no assets by name.
-OF_ALL_TABLES = ("nightly", "rebuild")
+# Jobs that write to tables; their runs select no assets by name.
+WRITING = ("nightly", "rebuild", "rollback")
 # Between its runs a backfill has none that is not finished.
 UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
 
@@ -17,7 +17,7 @@ def unfinished_runs(instance: DagsterInstance, tables: Collection[str]) -> Itera
     keys = {AssetKey(name.split("/")) for name in tables}
     for run in instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):
         selected = run.asset_selection
-        if (run.job_name in OF_ALL_TABLES) if selected is None else bool(keys & selected):
+        if (run.job_name in WRITING) if selected is None else bool(keys & selected):
             yield f"run {run.run_id[:8]}"
     for backfill in instance.get_backfills(BulkActionsFilter(statuses=UNFINISHED_BACKFILLS)):
         assets = backfill.asset_selection

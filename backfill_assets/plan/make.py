@@ -16,7 +16,7 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.status import status_of
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import ROLLED_BACK, Plans
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 
@@ -82,7 +82,7 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
     What a plan has built it does not force again, so that one that was cancelled and is asked for again is a new one too.
     """
     plan = make(selection, graph, options)
-    ended = ("done",) if not options.force else ("done", "cancelled")
+    ended = ("done", ROLLED_BACK) if not options.force else ("done", ROLLED_BACK, "cancelled")
     while plans.state(plan.id) in ended:
         plan = make(selection, graph, options, repeat=plan.repeat + 1)
     return plan

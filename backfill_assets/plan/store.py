@@ -24,13 +24,16 @@ from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.plan.plan import Plan, read
 
 STAMP = "%Y%m%dT%H%M%S%f"
-EVENT = re.compile(r"\d{8}T\d{12}-([a-z]+)-[0-9a-f]+\.json")
-PLANNED, OPEN = "planned", "open"
+EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
+PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
+# The events after which a plan is in another state.
+STATES = ("started", "ended", "cancelled", ROLLED_BACK)
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent), `ended`, `cancelled`."""
+    """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent), `ended`, `cancelled`,
+    `rolled_back`."""
 
     at: datetime
     kind: str
@@ -83,9 +86,9 @@ class Plans:
         return [plan_id for plan_id in self.ids() if self._last(plan_id)[0] == "started"]
 
     def _last(self, plan_id: str) -> tuple[str, fs.FileInfo | None]:
-        """The kind and the file of the last event that started, ended or cancelled a plan; "" if there is none."""
+        """The kind and the file of the last event that changed the state of a plan; "" if there is none."""
         kinds = [(file.base_name.split("-")[1], file) for file in self._event_files(plan_id)]
-        return next(((kind, file) for kind, file in reversed(kinds) if kind in ("started", "ended", "cancelled")), ("", None))
+        return next(((kind, file) for kind, file in reversed(kinds) if kind in STATES), ("", None))
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.

@@ -1,1 +1,1 @@
-"""Publishing: when what is live is released, and why it is not."""
+"""What readers get: releasing what is live, and taking a rebuild back."""

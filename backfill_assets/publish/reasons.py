@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
+from deltalake import DeltaTable
+
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.latest import Latest
@@ -13,6 +15,7 @@ from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.lake.store import Lake
+from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import LiveState
 
@@ -92,10 +95,11 @@ def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, 
     released, found = state.newest.tables if state.newest else {}, dict[Partition, str]()
     for name in state.changed:
         built_as = state.tables[name].path  # readers may get another table under this name
-        now = _files(lake, state.tables[name])
-        suspected = {day: UNRECORDED for day in now if (built_as, day) not in builds.accepted}
-        suspected |= {day: why for (table, day), why in builds.rewritten.items() if table == built_as}
-        before = _files(lake, released.get(name)) if suspected else {}
+        table = _opened(lake, state.tables[name])
+        days = {day for day, _, _ in day_files(table)} if table else set()
+        suspected = {day: UNRECORDED for day in days if (built_as, day) not in builds.accepted}
+        suspected |= {day: why for (of, day), why in builds.rewritten.items() if of == built_as}
+        now, before = (_files(each, suspected) for each in (table, _opened(lake, released.get(name)) if suspected else None))
         for day, why in suspected.items():
             audit = builds.audits.get((built_as, day))
             if now.get(day) != before.get(day) or (audit and audit.at > state.since):
@@ -103,9 +107,12 @@ def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, 
     return found
 
 
-def _files(lake: Lake, version: TableVersion | None) -> Mapping[date, str]:
-    table = open_table(lake.path(version.path), version.version) if version else None
-    return data_files(table) if table else {}
+def _opened(lake: Lake, version: TableVersion | None) -> DeltaTable | None:
+    return open_table(lake.path(version.path), version.version) if version else None
+
+
+def _files(table: DeltaTable | None, days: Iterable[date]) -> Mapping[date, str]:
+    return data_files(table, days) if table else {}
 
 
 def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Reason]:

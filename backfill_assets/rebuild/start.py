@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.plan.history import refuse_rolled_back
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
@@ -19,8 +20,9 @@ def rebuild_of(
     who: str,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Rebuild:
-    """The plan, ready to be carried out. UsageError if it is unknown, was edited, or was made for other code."""
+    """The plan, ready to be carried out. UsageError if it is unknown, edited, rolled back, or was made for other code."""
     plans = Plans(workspace.lake.root)
     plan = plans.read(plan_id)
+    refuse_rolled_back(plan_id, plans)
     plan.refuse_other_code(workspace.code)
     return Rebuild(Launcher(plan, dagster, plans, who, sleep), remaining_reader(plan, workspace))

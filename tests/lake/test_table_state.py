@@ -78,7 +78,7 @@ def test_a_table_restored_to_an_earlier_copy_lacks_the_commits_that_came_after(r
 
 def test_the_log_is_read_only_for_days_whose_files_are_not_those_of_their_build(root):
     path = root / TABLE
-    files = data_files(DeltaTable(path))
+    files = data_files(DeltaTable(path), days(0, 1))
     builds = [replace(recorded(0, 0), data_files=files[day(0)]), replace(recorded(1, 1, 1, rows=4), data_files=files[day(1)])]
     (path / "_delta_log" / f"{1:020}.json").write_text((path / "_delta_log" / f"{1:020}.json").read_text())
     assert rewritten(str(path), builds) == {}

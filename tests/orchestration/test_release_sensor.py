@@ -126,6 +126,7 @@ def test_what_is_under_way_changes_nothing_on_the_check_and_is_looked_at_again(l
     [
         pytest.param({A}, "__ASSET_JOB", True, id="a run of one of the tables"),
         pytest.param(None, "nightly", True, id="a run of all tables"),
+        pytest.param(None, "rollback", True, id="a run that puts days back"),
         pytest.param({"other/table"}, "__ASSET_JOB", False, id="a run of other assets"),
         pytest.param(set(), "__ASSET_JOB", False, id="a run of checks"),
         pytest.param(None, "run_plan", False, id="a run that builds nothing itself"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class BuiltLake:
         """Commit and record these days of a table."""
         builds = [Build(name, day(n), "accepted", "r", "1", rows=rows, fingerprint="f", **fields) for n in numbers]
         write_days(self.root, *builds)
-        files = self.files(name)
+        files = data_files(DeltaTable(str(self.root / name)), [b.day for b in builds])
         version, now = Lake(str(self.root)).version(name), datetime.now(UTC)
         built = [replace(b, delta_version=version, data_files=files.get(b.day, ""), at=now) for b in builds]
         Ledger(str(self.root)).append(built)
@@ -57,9 +57,6 @@ class BuiltLake:
     def rewrite(self, name: str, number: int, rows: int = 2) -> None:
         """Somebody else writes other rows to a day."""
         write_days(self.root, Build(name, day(number), "accepted", "", "", rows=rows), ours=False)
-
-    def files(self, name: str) -> dict[date, str]:
-        return data_files(DeltaTable(str(self.root / name)))
 
     def start_plan(self, name: str, numbers: Iterable[int]) -> str:
         plan = Plan({name: "1"}, {name: {str(day(n)): "missing" for n in numbers}}, [], PlanOptions())

@@ -1,0 +1,62 @@
+"""`backfill rollback`: what a plan changed is put back as it was before. It reads and writes the lake; no server is needed.
+
+The exit code is 0 if nothing of the plan is left in the tables, and 1 if some of it stays, or the answer was no.
+"""
+
+import getpass
+import json
+
+import typer
+from rich.table import Table as Lines
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.rendering import is_answered, terminal
+from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish import text
+from backfill_assets.publish.rollback import Kind, roll_back, rollback_of
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.workspace import open_workspace
+
+
+def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> int:
+    if not plan_id:
+        raise UsageError("Which plan? Nothing was restored. Name one; `backfill list` shows them.")
+    workspace, console = open_workspace(), terminal(stderr=as_json)
+    plans = Plans(workspace.lake.root)
+    plan = plans.read(plans.full_id(plan_id))
+    if not as_json:
+        decisions = rollback_of(plan, workspace, force=force)
+        show(decisions)
+        restoring = any(decision.kind == Kind.RESTORE for decision in decisions.values())
+        if restoring and not yes and is_answered() and not typer.confirm("Put these days back?", default=True):
+            print("Nothing was restored.")
+            return exit_codes.PARTIAL
+    decisions, restored = roll_back(plan, workspace, who=getpass.getuser(), now=utc_now, reason=reason, force=force)
+    not_reported = ""
+    try:
+        report(dagster_of(workspace.settings), restored)
+    except BackfillError as error:
+        not_reported = text.not_reported(error)
+    code = exit_codes.DONE if text.is_complete(decisions.values()) else exit_codes.PARTIAL
+    if as_json:
+        values = {"plan": plan.id, "exit_code": code, "not_reported": not_reported, **text.days_by_kind(decisions)}
+        print(json.dumps(values))
+        return code
+    for line in [*text.ending_lines(plan.id, decisions), not_reported]:
+        if line:
+            console.print(line)
+    return code
+
+
+def show(decisions: text.Decisions) -> None:
+    """What would be put back, and what stays."""
+    console, lines = terminal(), Lines(*text.COLUMNS)
+    for row in text.rows(decisions):
+        lines.add_row(*row)
+    if decisions:
+        console.print(lines)
+    for line in text.lines_of_left(decisions):
+        console.print(line)

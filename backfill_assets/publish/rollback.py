@@ -1,0 +1,165 @@
+"""Taking a plan back: each partition that it changed is put back as it was before, unless others built it since.
+
+One commit a table, inputs first. A restored partition is recorded with the code and the inputs that its rows were built from,
+so that its status says what has changed since. A rollback that was stopped is continued by the same command.
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from enum import StrEnum
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.restore import RestoreCommit
+from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.plan.history import refuse_overlap
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import OPEN, PLANNED, ROLLED_BACK, Plans
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+
+class Kind(StrEnum):
+    """What a rollback does with a partition that the plan changed."""
+
+    RESTORE = "restored"
+    RESTORED = "as before already"
+    CONFLICT = "built since"  # the rows are not the plan's any more
+    FIRST_BUILT = "built first by this plan"  # there is nothing to put back
+    LOST = "not in the history"  # the rows of before are not in the table's log as they were built
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is done with one partition; `before`: the build to put back; `why`: of a conflict, or of rows that are lost."""
+
+    kind: Kind
+    before: Build | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Who puts days back, and why; `run` names the one rollback."""
+
+    run: str
+    who: str
+    what: str
+    reason: str = ""
+
+    def of(self, build: Build, at: datetime) -> Build:
+        """The record of a build that is put back: its rows, code and inputs, and who did it when."""
+        why = f"{self.what}: {self.reason}" if self.reason else self.what
+        return replace(
+            build, outcome="restored", run=self.run, identity=self.run, plan="", who=self.who, reason=why, message="",
+            seconds=0.0, at=at,
+        )  # fmt: skip
+
+
+LEFT = (Kind.CONFLICT, Kind.FIRST_BUILT, Kind.LOST)
+
+
+def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dict[Partition, Decision]:
+    """What taking `plan` back would do now, of every partition that it changed. With `force`, conflicts are restored too.
+
+    UsageError if the plan was never started; Guarded if it is open, or shares a partition with another plan that is.
+    """
+    plans = Plans(workspace.lake.root)
+    state = plans.state(plan.id)
+    if state == PLANNED:
+        raise UsageError(f"Plan {plan.id} was never started. Nothing was restored: it has built nothing.")
+    if state == OPEN:
+        raise Guarded(
+            f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume {plan.id}`), or cancel it first: "
+            f"`backfill cancel {plan.id}`."
+        )
+    refuse_overlap(plan, plans)
+    recover_newest(workspace.lake.ledger, list(plan.reasons))
+    tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
+    return {partition: d for table in tables for partition, d in _decisions(plan, table, workspace, force=force).items()}
+
+
+def roll_back(
+    plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = "", force: bool = False
+) -> tuple[dict[Partition, Decision], list[Build]]:
+    """Take `plan` back; what was decided about every partition, and the builds that were restored.
+
+    Raises what `rollback_of` raises; and UsageError, Conflict or NotRecorded if a table could not be restored: then the tables
+    before it are.
+    """
+    plans, restored = Plans(workspace.lake.root), list[Build]()
+    with plans.exclusive(plan.id):
+        decisions = rollback_of(plan, workspace, force=force)
+        record = Record(f"rollback-{plan.id}-{secrets.token_hex(4)}", who, f"rollback of plan {plan.id}", reason)
+        for table in workspace.graph.tables:
+            days = {day for (name, day), decision in decisions.items() if name == table.name and decision.kind == Kind.RESTORE}
+            if days:
+                restored += restore(table, days, plan, workspace, record, force=force)
+        done = {(build.table, build.day) for build in restored}
+        for partition in [p for p, decision in decisions.items() if decision.kind == Kind.RESTORE and p not in done]:
+            decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
+        left = sum(decision.kind in LEFT for decision in decisions.values())
+        plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
+    return decisions, restored
+
+
+def _decisions(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -> dict[Partition, Decision]:
+    folder, builds = workspace.lake.path(table.name), dict[date, list[Build]]()
+    for build in workspace.lake.ledger.builds({table.name: set(map(date.fromisoformat, plan.reasons[table.name]))}):
+        if build.succeeded:
+            builds.setdefault(build.day, []).append(build)
+    by_others = rewritten(folder, [of_day[-1] for of_day in builds.values()])
+    decided = {
+        day: decision
+        for day, of_day in builds.items()
+        if (decision := decide(of_day, plan.id, by_others.get(day, ""), force=force))
+    }
+    earlier = [each.before for each in decided.values() if each.kind == Kind.RESTORE and each.before]
+    for version in {build.delta_version for build in earlier}:
+        of_version = [build for build in earlier if build.delta_version == version]
+        for day, why in rewritten(folder, of_version, version).items():
+            decided[day] = Decision(Kind.LOST, why=why)
+    return {(table.name, day): decision for day, decision in sorted(decided.items())}
+
+
+def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "", *, force: bool = False) -> Decision | None:
+    """What is done with a partition, by its builds that were accepted, oldest first; None if the plan did not change it.
+
+    `rewritten_by_others`: what somebody else did to its rows since the last of them, if anything.
+    """
+    changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
+    if not changed:
+        return None
+    before, of_plan, now = (builds[changed[0] - 1] if changed[0] else None), builds[changed[-1]], builds[-1]
+    if before is None:
+        return Decision(Kind.FIRST_BUILT)
+    if now.fingerprint == before.fingerprint and not rewritten_by_others:
+        return Decision(Kind.RESTORED)
+    why = rewritten_by_others or (_by_whom(now) if now.fingerprint != of_plan.fingerprint else "")
+    return Decision(Kind.CONFLICT, why=why) if why and not force else Decision(Kind.RESTORE, before)
+
+
+def _by_whom(build: Build) -> str:
+    who = f"plan {build.plan}" if build.plan else f"run {build.run}"
+    return f"built since by {who} on {build.at:%Y-%m-%d %H:%M} UTC" + (f" ({build.reason})" if build.reason else "")
+
+
+def restore(
+    table: Table, days: Collection[date], plan: Plan, workspace: Workspace, record: Record, *, force: bool = False
+) -> list[Build]:
+    """Put these days of one table back in one commit, but for those that others built meanwhile; the builds restored."""
+    ledger, versions = workspace.lake.ledger, dict[date, int]()
+
+    def decide_again() -> list[Build]:
+        at, decisions = ledger.next_time(table.name), _decisions(plan, table, workspace, force=force)
+        builds = [d.before for (_, day), d in decisions.items() if day in days and d.kind == Kind.RESTORE and d.before]
+        versions.update({build.day: build.delta_version for build in builds})
+        return [record.of(build, at) for build in builds]
+
+    commit = RestoreCommit(workspace.lake.path(table.name), table.partition_by, versions)
+    return commit_and_record(workspace.lake.root, table.name, decide_again, commit)

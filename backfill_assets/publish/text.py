@@ -1,0 +1,69 @@
+"""What a rollback does, in words, for the terminal and the job alike."""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+
+from backfill_assets.calendar import Partition, ranges
+from backfill_assets.publish.rollback import LEFT, Decision, Kind
+
+Decisions = Mapping[Partition, Decision]
+COLUMNS = ("table", "put back", "as before already", "built since", "built first by the plan", "not in the history")
+EXAMPLES_SHOWN = 5
+
+
+def rows(decisions: Decisions) -> list[tuple[str, ...]]:
+    """A row a table, with the days of each kind."""
+    days: dict[str, dict[Kind, list[date]]] = {}
+    for (table, day), decision in decisions.items():
+        days.setdefault(table, {}).setdefault(decision.kind, []).append(day)
+    return [(table, *[ranges(of[kind]) if kind in of else "" for kind in Kind]) for table, of in days.items()]
+
+
+def lines_of_left(decisions: Decisions) -> list[str]:
+    """What stays in the tables, why, and what to do about it."""
+    kinds, why = {d.kind for d in decisions.values()}, [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
+    more = [f"  and {len(why) - EXAMPLES_SHOWN} more"] if len(why) > EXAMPLES_SHOWN else []
+    lines = [*why[:EXAMPLES_SHOWN], *more]
+    if Kind.CONFLICT in kinds:
+        lines.append(
+            "Days that others built since stay as they are. With --force they are put back too, and those rows are lost."
+        )
+    if Kind.FIRST_BUILT in kinds:
+        lines.append("Days that the plan built first stay: the tables have no earlier rows of them.")
+    if Kind.LOST in kinds:
+        lines.append("Days whose earlier rows are not in the history can be built again, by the earlier code.")
+    return lines
+
+
+def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
+    """How a rollback ended."""
+    restored = sum(decision.kind == Kind.RESTORE for decision in decisions.values())
+    if not decisions:
+        return [f"Plan {plan_id} changed no rows. Nothing was put back."]
+    lines = [f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it. No other was changed."]
+    if restored:
+        lines.append(
+            "Where code or inputs have changed since, `backfill status` shows them as outdated, and the next rebuild of "
+            "outdated days (of recent ones, the nightly run) builds them again. Correct what was wrong before that."
+        )
+    return lines
+
+
+def not_reported(error: Exception) -> str:
+    return (
+        f"Dagster still shows these days as the plan built them: {str(error).split('. ')[0]}. Once its webserver runs, type "
+        "`backfill reconcile --repair`."
+    )
+
+
+def is_complete(decisions: Iterable[Decision]) -> bool:
+    """Whether nothing of the plan is left in the tables."""
+    return not any(decision.kind in LEFT for decision in decisions)
+
+
+def days_by_kind(decisions: Decisions) -> dict[str, dict[str, dict[str, str]]]:
+    """By kind (restore, restored, conflict, first_built, lost) and table, the days with the reason."""
+    values: dict[str, dict[str, dict[str, str]]] = {kind.name.lower(): {} for kind in Kind}
+    for (table, day), decision in decisions.items():
+        values[decision.kind.name.lower()].setdefault(table, {})[str(day)] = decision.why
+    return values

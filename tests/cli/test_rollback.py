@@ -1,0 +1,84 @@
+"""`backfill rollback` without servers: what it prints, asks and exits with, and that the rows are back."""
+
+import json
+
+import pytest
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.errors import UsageError
+from tests.cli.test_on_a_terminal import on_a_terminal
+from tests.cli.test_run import REJECTED, backfill, refused
+from tests.deliveries import day
+from tests.publish.site import Site
+
+FIRST, SECOND, THIRD = day(0), day(1), day(2)
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    """Two days of a bundled table."""
+    site = Site(tmp_path / "lake", "arrival_day")
+    site.write({FIRST: 1, SECOND: 2}, table=REJECTED)
+    return site
+
+
+def built(site: Site, *days) -> str:
+    """The id of a plan that has built these days, each with seven rows."""
+    plan = site.plan({REJECTED: list(days)})
+    site.write(dict.fromkeys(days, 7), table=REJECTED, plan=plan.id)
+    return plan.id
+
+
+def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(site, tmp_path):
+    plan = built(site, SECOND)
+    done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
+    assert done.exit_code == exit_codes.DONE, done.output
+    assert f"│ {REJECTED} │ {SECOND} " in done.stdout
+    assert f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was changed." in done.stdout
+    assert "Dagster still shows these days as the plan built them: " in done.stdout  # nobody answers
+    assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
+    assert site.plans.state(plan) == "rolled_back"
+
+
+def test_a_plan_that_was_rolled_back_is_not_carried_out_again_and_the_same_request_makes_a_new_plan(site, tmp_path):
+    plan = built(site, SECOND)
+    backfill("rollback", plan, home=tmp_path)
+    assert json.loads(backfill("list", "--json", home=tmp_path).stdout)["plans"][0]["state"] == "rolled_back"
+    code, message = refused("resume", plan, home=tmp_path)
+    assert (code, message.partition(". ")[0]) == (
+        exit_codes.WRONG_USAGE,
+        f"Plan {plan} was rolled back, and is not carried out again",
+    )
+
+
+def test_what_stays_makes_the_rollback_partial_and_json_names_it(site, tmp_path):
+    plan = built(site, SECOND, THIRD)
+    site.write({SECOND: 5}, table=REJECTED)
+    done = backfill("rollback", plan, "--json", home=tmp_path)
+    values = json.loads(done.stdout)
+    assert (done.exit_code, values["exit_code"]) == (exit_codes.PARTIAL, exit_codes.PARTIAL)
+    assert (values["restore"], values["first_built"]) == ({}, {REJECTED: {str(THIRD): ""}})
+    assert values["conflict"][REJECTED][str(SECOND)].startswith("built since by run run3 on 20")
+    assert site.values(REJECTED) == {FIRST: 1, SECOND: 5, THIRD: 7}
+
+
+def test_a_plan_that_changed_no_rows_has_nothing_to_put_back(site, tmp_path):
+    plan = site.plan({REJECTED: [SECOND]}).id
+    done = backfill("rollback", plan, home=tmp_path)
+    assert (done.exit_code, done.stdout) == (exit_codes.DONE, f"Plan {plan} changed no rows. Nothing was put back.\n")
+
+
+def test_a_plan_must_be_named(site, tmp_path):
+    built(site, SECOND)
+    done = backfill("rollback", home=tmp_path)
+    assert isinstance(done.exception, UsageError)
+    assert "Which plan? Nothing was restored." in str(done.exception)
+
+
+def test_on_a_terminal_it_asks_and_no_leaves_everything(site, tmp_path):
+    plan = built(site, SECOND)
+    code, printed = on_a_terminal("n", "rollback", plan, home=tmp_path)
+    assert (code, site.values(REJECTED)[SECOND], site.plans.state(plan)) == (exit_codes.PARTIAL, 7, "done")
+    assert printed.index(str(SECOND)) < printed.index("Put these days back?") < printed.index("Nothing was restored.")
+    code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)
+    assert (code, site.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)

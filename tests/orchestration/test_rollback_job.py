@@ -1,0 +1,85 @@
+"""The job `rollback`, as Dagster executes it, in this process: rows and records, and what its run shows."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from dagster import DagsterInstance, Definitions
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.orchestration.rollback_job import rollback_job
+from tests.orchestration.office import failure, metadata
+from tests.publish.site import DAYS, A, Site
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    site = Site(tmp_path)
+    site.write({FIRST: 1, SECOND: 2})
+    return site
+
+
+class Webserver:
+    """What is reported to Dagster; or nobody there."""
+
+    def __init__(self, *, runs: bool = True) -> None:
+        self.runs, self.reported = runs, list[tuple[str, dict[str, Any]]]()
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if not self.runs:
+            raise httpx.ConnectError("refused")
+        self.reported.append((request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json={})
+
+
+def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
+    instance = DagsterInstance.ephemeral()
+    dagster = Dagster("http://dagster", transport=httpx.MockTransport(webserver.answer))
+    job = Definitions(jobs=[rollback_job(site.workspace, lambda _: dagster)]).resolve_job_def("rollback")
+    run_config = {"ops": {"restore": {"config": config}}}
+    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance
+
+
+def test_a_plan_is_taken_back_and_its_days_are_reported(site):
+    plan = site.plan({A.name: [SECOND]})
+    site.write({SECOND: 7}, plan=plan.id)
+    webserver = Webserver()
+    result, instance = launched(site, webserver, plan=plan.id[:6], reason="a wrong rule")
+    assert result.success
+    assert site.values() == {FIRST: 1, SECOND: 2}
+    assert "| raw/a | 2019-08-16 |  |  |  |  |" in metadata(result)["days"]
+    run = instance.get_run_by_id(result.run_id)
+    assert run
+    assert run.tags[tags.PLAN] == plan.id
+    ((path, event),) = webserver.reported
+    assert (path, event["partition"], event["data_version"]) == ("/report_asset_materialization/raw/a", "2019-08-16", "2")
+    assert event["metadata"]["reason"] == f"rollback of plan {plan.id}: a wrong rule"
+    assert event["metadata"]["who"] == "ada"
+
+
+def test_a_run_that_leaves_some_of_the_plan_fails_and_says_what_and_why(site):
+    plan = site.plan({A.name: [SECOND, THIRD]})
+    site.write({SECOND: 7, THIRD: 3}, plan=plan.id)
+    message = failure(launched(site, Webserver(), plan=plan.id)[0])
+    assert f"Plan {plan.id} is rolled back: 1 partition(s) have the rows from before it." in message
+    assert "Days that the plan built first stay: the tables have no earlier rows of them." in message
+    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3}
+
+
+def test_without_a_webserver_the_rows_are_put_back_all_the_same_and_the_log_says_what_to_type(site):
+    plan = site.plan({A.name: [SECOND]})
+    site.write({SECOND: 7}, plan=plan.id)
+    result, instance = launched(site, Webserver(runs=False), plan=plan.id)
+    assert result.success
+    assert site.values() == {FIRST: 1, SECOND: 2}
+    said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
+    assert [line for line in said if line.endswith("Once its webserver runs, type `backfill reconcile --repair`.")]
+
+
+def test_an_unknown_plan_fails_the_run_without_a_retry_and_nothing_is_restored(site):
+    assert "There is no plan nosuch in this lake." in failure(launched(site, Webserver(), plan="nosuch")[0])
+    assert site.values() == {FIRST: 1, SECOND: 2}

@@ -1,0 +1,122 @@
+"""A lake of small tables that are written and rolled back as a plan or a night does it, by `deltalake` alone.
+
+The value of a day is its rows: as many as the value says, each with it. So rows tell what was written.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.files import write_table
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.slice import files_of
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.rollback import Decision, Kind, roll_back
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import SliceDays, same_day
+from backfill_assets.workspace import Workspace
+from tests.deliveries import day
+from tests.plan.workspaces import workspace_of
+
+DAYS = [day(n) for n in range(4)]
+CALENDAR = Calendar(DAYS[0], DAYS[-1])
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+A = Table("raw/a", lambda: None, "day", "n BIGINT, day DATE", {"days": SliceDays()}, (), "1")
+B = Table("raw/b", lambda: None, "day", "n BIGINT, day DATE", {"a": same_day(A)}, (), "1")
+
+
+def columns(day_column: str, *texts: str) -> str:
+    """The columns of a table, as Spark says them: `n`, the day, and texts."""
+    types = {"n": "long", day_column: "date", **dict.fromkeys(texts, "string")}
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+@dataclass
+class Site:
+    """`column` is the day of its tables."""
+
+    root: Path
+    column: str = "day"
+    runs: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of([A, B], CALENDAR, str(self.root))
+
+    def plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
+        """A plan of these days that was started and has ended."""
+        reasons = {table: {str(at): "missing" for at in of} for table, of in days.items()}
+        plan = Plan(dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason))
+        self.plans.keep(plan)
+        self.plans.note(plan.id, "started", NOW, who="ada")
+        self.plans.note(plan.id, "ended", NOW, ending="done")
+        return plan
+
+    @property
+    def plans(self) -> Plans:
+        return Plans(str(self.root))
+
+    def write(
+        self, values: Mapping[date, int], *, table: str = A.name, plan: str = "", code: str = "1", more: str = ""
+    ) -> list[Build]:
+        """Write days in one commit, by a plan or by a night; one whose value is the same is recorded as unchanged."""
+        self.runs["run"] += 1
+        now, folder = self.values(table), str(self.root / table)
+        rows = [(value, at) for at, value in values.items() for _ in range(value)]
+        data = {"n": pa.array([v for v, _ in rows], pa.int64()), self.column: pa.array([at for _, at in rows], pa.date32())}
+        data |= {more: pa.array([f"{v}" for v, _ in rows], pa.string())} if more else {}
+        files = write_table(pa.table(data), folder, self.column)
+
+        def decide() -> list[Build]:
+            at = self.workspace.lake.ledger.next_time(table)
+            version = self.workspace.lake.version(table)
+            return [
+                Build(
+                    table, of, "unchanged" if now.get(of) == value else "accepted", f"run{self.runs['run']}", code,
+                    fingerprint=f"{value}{more}", rows=value, plan=plan, delta_version=version, at=at,
+                )
+                for of, value in values.items()
+            ]  # fmt: skip
+
+        accepted = {at for at, value in values.items() if now.get(at) != value}
+        kept = [file for file in files if file.day in accepted]
+        commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else [])))
+        return commit_and_record(str(self.root), table, decide, commit)
+
+    def values(self, table: str = A.name) -> dict[date, int]:
+        """The value of every day that has rows, read from the table; a day with rows of two values fails."""
+        folder = self.root / table
+        if not folder.exists():
+            return {}
+        rows = DeltaTable(str(folder)).to_pyarrow_table(columns=[self.column, "n"])
+        pairs = Counter(zip(rows[self.column].to_pylist(), rows["n"].to_pylist(), strict=True))
+        assert all(count == value for (_, value), count in pairs.items()), pairs
+        assert len({at for at, _ in pairs}) == len(pairs), pairs
+        return dict(sorted(pairs))
+
+    def files(self, table: str = A.name) -> dict[date, set[str]]:
+        """The data files of every day."""
+        listed: dict[date, set[str]] = {}
+        for file in files_of(DeltaTable(str(self.root / table)), self.column, DAYS):
+            listed.setdefault(file.day, set()).add(file.path)
+        return listed
+
+    def roll_back(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Kind]:
+        return {partition: each.kind for partition, each in self.decisions(plan, force=force).items()}
+
+    def decisions(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Decision]:
+        decisions, _ = roll_back(plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", force=force)
+        return decisions

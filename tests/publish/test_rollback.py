@@ -1,0 +1,247 @@
+"""Taking a plan back: the days it changed are as before, by the files of then, and every other day has the files it had."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.rewritten import rewritten_partitions
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.rollback import Kind, Record, restore, rollback_of
+from tests.publish.site import DAYS, NOW, A, B, Site
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    """Four days of one table, with the values 1 to 4."""
+    site = Site(tmp_path)
+    site.write({at: n for n, at in enumerate(DAYS, start=1)}, code="0")
+    return site
+
+
+def rebuilt(site: Site, values, **options):
+    plan = site.plan({A.name: list(values)})
+    site.write(values, plan=plan.id, **options)
+    return plan
+
+
+def test_the_days_of_a_plan_get_the_files_they_had_and_others_keep_theirs(site):
+    before = site.files()
+    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
+    site.write({FOURTH: 9})  # a night
+    kept = site.files()[FOURTH]
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE, (A.name, THIRD): Kind.RESTORE}
+    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 9}
+    assert site.files() == {FIRST: before[FIRST], SECOND: before[SECOND], THIRD: before[THIRD], FOURTH: kept}
+
+
+def test_a_restored_day_is_recorded_as_what_it_is_and_why(site):
+    plan = rebuilt(site, {SECOND: 7})
+    site.roll_back(plan)
+    build = latest(
+        site.workspace.lake.ledger,
+        {A.name: None},
+        [
+            "table",
+            "day",
+            "outcome",
+            "code_version",
+            "fingerprint",
+            "rows",
+            "plan",
+            "who",
+            "reason",
+            "delta_version",
+            "data_files",
+            "run",
+            "at",
+        ],
+    ).accepted[A.name, SECOND]
+    assert (build.outcome, build.code_version, build.fingerprint, build.rows) == ("restored", "0", "2", 2)
+    assert (build.plan, build.who, build.reason) == ("", "ada", f"rollback of plan {plan.id}: a wrong rule")
+    assert build.delta_version == site.workspace.lake.version(A.name) == 2
+    accepted = latest(site.workspace.lake.ledger, {A.name: None}).accepted
+    assert rewritten_partitions(str(site.root), accepted, {A.name: None}) == {}
+
+
+def test_a_second_rollback_finds_nothing_to_do_and_commits_nothing(site):
+    plan = rebuilt(site, {SECOND: 7})
+    site.roll_back(plan)
+    version = site.workspace.lake.version(A.name)
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED}
+    assert site.workspace.lake.version(A.name) == version
+
+
+def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_forced(site):
+    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
+    site.write({SECOND: 5})
+    decided = site.decisions(plan)
+    assert decided[A.name, SECOND].kind == Kind.CONFLICT
+    assert decided[A.name, SECOND].why.startswith("built since by run run3 on 20")
+    assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
+    assert site.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
+    assert site.values()[SECOND] == 2
+
+
+def test_a_day_that_others_found_unchanged_since_is_the_plans_and_is_put_back(site):
+    plan = rebuilt(site, {SECOND: 7})
+    site.write({SECOND: 7}, code="2")
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
+    assert site.values()[SECOND] == 2
+
+
+def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(site):
+    plan = rebuilt(site, {SECOND: 7})
+    DeltaTable(str(site.root / A.name)).update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
+    decided = site.decisions(plan)
+    assert decided[A.name, SECOND].kind == Kind.CONFLICT
+    assert "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
+
+
+def test_a_day_that_the_plan_built_first_or_left_unchanged_has_nothing_to_put_back(tmp_path):
+    site = Site(tmp_path)
+    site.write({FIRST: 1})
+    plan = rebuilt(site, {FIRST: 1, SECOND: 2})
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.FIRST_BUILT}
+    assert site.values() == {FIRST: 1, SECOND: 2}
+
+
+def test_an_empty_day_is_empty_again(tmp_path):
+    site = Site(tmp_path)
+    site.write({FIRST: 1, SECOND: 0})
+    plan = rebuilt(site, {SECOND: 3})
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
+    assert site.values() == {FIRST: 1}
+
+
+def test_days_are_put_back_from_the_versions_in_which_each_was_built(site):
+    site.write({SECOND: 5})
+    site.write({THIRD: 6})
+    plan = rebuilt(site, dict.fromkeys(DAYS, 9))
+    site.roll_back(plan)
+    assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 6, FOURTH: 4}
+
+
+def test_every_table_of_a_plan_is_rolled_back_inputs_first(site):
+    site.write(dict.fromkeys(DAYS, 1), table=B.name)
+    plan = site.plan({A.name: [SECOND], B.name: [SECOND, THIRD]})
+    site.write({SECOND: 7}, plan=plan.id)
+    site.write({SECOND: 7, THIRD: 7}, plan=plan.id, table=B.name)
+    assert list(site.roll_back(plan)) == [(A.name, SECOND), (B.name, SECOND), (B.name, THIRD)]
+    assert (site.values()[SECOND], site.values(B.name)) == (2, dict.fromkeys(DAYS, 1))
+
+
+def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(site):
+    plan = rebuilt(site, {SECOND: 7}, more="note")
+    site.roll_back(plan)
+    rows = DeltaTable(str(site.root / A.name)).to_pyarrow_table()
+    assert rows.column_names == ["n", "day", "note"]
+    assert rows["note"].null_count == rows.num_rows
+    assert site.values()[SECOND] == 2
+
+
+def test_a_column_that_only_the_days_put_back_have_comes_back_with_them(tmp_path):
+    site = Site(tmp_path)
+    site.write({FIRST: 1, SECOND: 2}, more="note")
+    plan = rebuilt(site, {FIRST: 3, SECOND: 4})
+    assert DeltaTable(str(site.root / A.name)).schema().to_arrow().names == ["n", "day"]
+    site.roll_back(plan)
+    rows = DeltaTable(str(site.root / A.name)).to_pyarrow_table().sort_by("day")
+    assert rows["note"].to_pylist() == ["1", "2", "2"]
+
+
+def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(site):
+    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
+    table = DeltaTable(str(site.root / A.name))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    with pytest.raises(UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"):
+        site.roll_back(plan)
+    assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 8, FOURTH: 4}
+    assert site.plans.state(plan.id) == "done"
+
+
+def test_a_column_that_had_another_type_is_refused_with_both(site):
+    plan = site.plan({A.name: DAYS})
+    data = pa.table({"n": pa.array([str(n) for n in range(4)]), "day": pa.array(DAYS, pa.date32())})
+    write_deltalake(str(site.root / A.name), data, mode="overwrite", schema_mode="overwrite", partition_by=["day"])
+    site.write(dict.fromkeys(DAYS, 1), table=B.name)
+    ours = [replace(b, plan=plan.id, at=NOW.replace(year=2099), fingerprint="x", delta_version=1, outcome="accepted")
+            for b in site.workspace.lake.ledger.builds({A.name: DAYS})]  # fmt: skip
+    site.workspace.lake.ledger.append(ours)
+    with pytest.raises(UsageError, match="had n long in version 0, and has n string now"):
+        site.roll_back(plan, force=True)
+
+
+def test_a_plan_that_was_never_started_or_is_open_or_shares_days_with_an_open_one_is_refused(site):
+    plan = rebuilt(site, {SECOND: 7})
+    other = site.plan({A.name: [SECOND, THIRD]})
+    site.plans.note(other.id, "started", NOW, who="bo")
+    with pytest.raises(Guarded, match=f"Plan {other.id} is open. Nothing was restored"):
+        site.roll_back(other)
+    with pytest.raises(Guarded, match=f"{A.name} {SECOND} is in plan {other.id} too, which is open"):
+        site.roll_back(plan)
+    fresh = site.plan({A.name: [FOURTH]}, reason="never started")
+    for event in (site.root / "_plans" / fresh.id).iterdir():
+        event.unlink()
+    with pytest.raises(UsageError, match=f"Plan {fresh.id} was never started"):
+        site.roll_back(fresh)
+    assert site.values()[SECOND] == 7
+
+
+def test_a_day_that_is_built_between_the_look_and_the_commit_stays(site):
+    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
+    assert {each.kind for each in rollback_of(plan, site.workspace).values()} == {Kind.RESTORE}
+    site.write({SECOND: 5})
+    restored = restore(A, [SECOND, THIRD], plan, site.workspace, Record("a rollback", "ada", "a test"))
+    assert [build.day for build in restored] == [THIRD]
+    assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
+
+
+def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(site):
+    site.write(dict.fromkeys(DAYS, 1), table=B.name)
+    plan = site.plan({A.name: [SECOND], B.name: [SECOND]})
+    site.write({SECOND: 7}, plan=plan.id)
+    site.write({SECOND: 7}, plan=plan.id, table=B.name)
+    restore(A, [SECOND], plan, site.workspace, Record("killed", "ada", "a test"))
+    assert (site.values()[SECOND], site.values(B.name)[SECOND]) == (2, 7)
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
+    assert (site.values()[SECOND], site.values(B.name)[SECOND]) == (2, 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_list_of_what_each_day_held(tmp_path_factory, data):
+    """The model: of each day, who wrote which value, in order; a rollback drops what its plan wrote, if it is last."""
+    site, model = Site(tmp_path_factory.mktemp("lake")), {at: [("night", 1)] for at in DAYS}
+    plans: list[Plan] = []
+    site.write(dict.fromkeys(DAYS, 1))
+    for _ in range(data.draw(st.integers(1, 6))):
+        act = data.draw(st.sampled_from(["plan", "night", "rollback"]))
+        if act == "rollback" and plans:
+            plan = data.draw(st.sampled_from(plans))
+            files, decided = site.files(), site.roll_back(plan)
+            for at in DAYS:
+                wrote = [n for n, (who, _) in enumerate(model[at]) if who == plan.id]
+                if wrote and model[at][-1][1] == model[at][wrote[-1]][1] != model[at][wrote[0] - 1][1]:
+                    assert decided[A.name, at] == Kind.RESTORE
+                    model[at].append(("rollback", model[at][wrote[0] - 1][1]))
+                else:
+                    assert decided.get((A.name, at)) != Kind.RESTORE
+                    assert site.files()[at] == files[at]
+            continue
+        values = data.draw(st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1))
+        plan = site.plan({A.name: list(values)}, reason=f"plan {len(plans)}") if act == "plan" else None
+        plans += [plan] if plan else []
+        site.write(values, plan=plan.id if plan else "")
+        for at, value in values.items():
+            if model[at][-1][1] != value:
+                model[at].append((plan.id if plan else "night", value))
+        assert site.values() == {at: of[-1][1] for at, of in model.items()}
+    assert site.values() == {at: of[-1][1] for at, of in model.items()}
