@@ -101,8 +101,7 @@ def between(first: date, last: date) -> Iterable[date]:
 
 def days_around(day: date, first: int, last: int) -> list[date]:
     """The days from `first` to `last` days after `day`; negative offsets are days before it."""
-    ordinal = day.toordinal()
-    return [date.fromordinal(n) for n in range(ordinal + first, ordinal + last + 1)]
+    return [date.fromordinal(n) for n in _ordinals(day.toordinal() + first, day.toordinal() + last)]
 
 
 def days_around_any(days: Iterable[date], first: int, last: int) -> list[date]:
@@ -110,8 +109,13 @@ def days_around_any(days: Iterable[date], first: int, last: int) -> list[date]:
     ordinals: list[int] = []
     for ordinal in sorted(day.toordinal() for day in days):
         start = ordinal + first
-        ordinals += range(max(start, ordinals[-1] + 1) if ordinals else start, ordinal + last + 1)
+        ordinals += _ordinals(max(start, ordinals[-1] + 1) if ordinals else start, ordinal + last)
     return [date.fromordinal(n) for n in ordinals]
+
+
+def _ordinals(first: int, last: int) -> range:
+    """From `first` to `last`, but for those of which there is no date: a window may be wider than all dates."""
+    return range(max(first, date.min.toordinal()), min(last, date.max.toordinal()) + 1)
 
 
 def consecutive(days: Iterable[date]) -> list[list[date]]:

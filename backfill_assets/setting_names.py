@@ -1,15 +1,18 @@
-"""Names in settings that must not be there: of settings that there are not, and of what an address should not show."""
+"""Names in settings that must not be there, and what of a setting's value must not be shown."""
 
 import os
 from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
 from backfill_assets.errors import SettingsError
 
 PREFIX = "BACKFILL_"
+# A value of these may hold a password, a token or a key: no message shows it.
+MAY_BE_SECRET = frozenset({"lake", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts"})
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
@@ -27,6 +30,27 @@ def secrets_in(remote: str) -> list[str]:
     host, *parameters = remote.split(";")
     has_token = any(parameter.partition("=")[0].strip().lower() == "token" for parameter in parameters)
     return ["a user"] * ("@" in host) + ["a token"] * has_token
+
+
+def parsable(url: str) -> str:
+    """The web address itself; ValueError, which does not show it, for a port that is none, or a password that was cut."""
+    try:
+        parts = urlsplit(url)
+        cut = "@" in parts.path + parts.query + parts.fragment
+        is_whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        cut, is_whole = "@" in url, False
+    if cut:
+        raise ValueError("a password in an address has %23 for #, %2F for /, %3F for ? and %40 for @")
+    if not is_whole:
+        raise ValueError("it needs a host, and a port from 1 to 65535")
+    return url
+
+
+def has_password(address: str) -> bool:
+    """Whether an address, such as that of an object store, has a user with a password in it."""
+    user, at, _ = address.partition("://")[2].partition("/")[0].rpartition("@")
+    return bool(at) and ":" in user
 
 
 def host_of(remote: str) -> str:

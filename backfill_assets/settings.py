@@ -13,14 +13,14 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.setting_examples import EXAMPLES
-from backfill_assets.setting_names import refuse_unknown, secrets_in
+from backfill_assets.setting_names import MAY_BE_SECRET, has_password, parsable, refuse_unknown, secrets_in
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     spark_conf: dict[str, str] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     # Not given: the servers that `backfill up` runs on the home, and no others, which may be of another lake.
-    dagster_url: str | None = Field(default=None, pattern=r"^https?://.+")
+    dagster_url: Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)] | None = None
     # Of proxies and tunnels before the webserver of `backfill up`; it answers to no other names than these and its own.
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
@@ -102,6 +102,8 @@ class Settings(BaseSettings):
     @field_validator("lake")
     @classmethod
     def _opens(cls, lake: str) -> str:
+        if has_password(lake):
+            raise ValueError("its address has a password, which logs and the UI would show: set the store's own variables")
         wrong = sorted(set(lake) & set("[]^|\\")) + re.findall("%[0-9A-Fa-f]{2}", lake)
         if wrong and "://" not in lake:
             raise ValueError(f"Delta tables cannot be opened in a folder with {' '.join(wrong)} in its path")
@@ -173,4 +175,5 @@ def _sentence(problem: Any) -> str:
     if not name:
         return f"{reason}. Nothing was started."
     example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
-    return f"BACKFILL_{name.upper()}={problem['input']!r} is not allowed: {reason}{example}. Nothing was started."
+    value = "" if name in MAY_BE_SECRET else f"={problem['input']!r}"
+    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}. Nothing was started."

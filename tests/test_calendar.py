@@ -116,3 +116,10 @@ def test_a_window_is_clipped_to_the_calendar(number, span):
     calendar = Calendar(day(0), day(9))
     clipped = [date.fromordinal(n) for n in calendar.window(*span)(day(number))]
     assert clipped == calendar.clip(days_around(day(number), *span))
+
+
+def test_days_around_a_day_end_where_dates_do():
+    assert days_around(date(1, 1, 2), -999_999, 0) == [date(1, 1, 1), date(1, 1, 2)]
+    assert days_around(date.max, 0, 999_999) == [date.max]
+    assert days_around_any([date(1, 1, 2), date(1, 1, 3)], -999_999, 0) == [date(1, 1, 1), date(1, 1, 2), date(1, 1, 3)]
+    assert days_around_any([date.max], -1, 999_999) == [date(9999, 12, 30), date.max]

@@ -26,7 +26,7 @@ from backfill_assets.settings import Settings, read_settings
         ),
         pytest.param(
             {"spark_remote": "host:15002"},
-            "BACKFILL_SPARK_REMOTE='host:15002' is not allowed: String should match pattern '^sc://.+', for example "
+            "BACKFILL_SPARK_REMOTE is not allowed: String should match pattern '^sc://.+', for example "
             "sc://host:15002. Nothing was started.",
             id="a server without its scheme",
         ),
@@ -85,11 +85,11 @@ def test_a_lake_may_be_an_object_store():
         pytest.param({"last_day": "2019-13-01"}, "BACKFILL_LAST_DAY='2019-13-01'", id="the last day"),
         pytest.param({"project": "shop/tables.py"}, "BACKFILL_PROJECT='shop/tables.py'", id="the project"),
         pytest.param({"days_per_run": 0}, "BACKFILL_DAYS_PER_RUN=0", id="the days of a run"),
-        pytest.param({"spark_remote": "local[2]"}, "BACKFILL_SPARK_REMOTE='local[2]'", id="the engine"),
+        pytest.param({"spark_remote": "local[2]"}, "BACKFILL_SPARK_REMOTE", id="the engine"),
         pytest.param({"spark_jars": "/none.jar"}, "BACKFILL_SPARK_JARS='/none.jar'", id="the jars"),
-        pytest.param({"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF='memory=4g'", id="Spark's configuration"),
-        pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL='dagster:3000'", id="the webserver"),
-        pytest.param({"allowed_hosts": "http://proxy/"}, "BACKFILL_ALLOWED_HOSTS='http://proxy/'", id="a host with its scheme"),
+        pytest.param({"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF", id="Spark's configuration"),
+        pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL", id="the webserver"),
+        pytest.param({"allowed_hosts": "http://proxy/"}, "BACKFILL_ALLOWED_HOSTS", id="a host with its scheme"),
         pytest.param({"nightly_cron": "at night"}, "BACKFILL_NIGHTLY_CRON='at night'", id="the hour of the nightly run"),
     ],
 )
@@ -108,3 +108,30 @@ def test_hosts_are_named_with_or_without_a_port():
 
 def test_every_setting_has_an_example():
     assert set(EXAMPLES) == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"dagster_url": "ada:S3CRET@dagster:3000"}, id="a webserver without its scheme"),
+        pytest.param({"dagster_url": "http://ada:S3#CRET@dagster:3000"}, id="a password with #"),
+        pytest.param({"dagster_url": "http://ada:S3CRET/x@dagster:3000"}, id="a password with a slash"),
+        pytest.param({"dagster_url": "http://ada:S3CRET@dagster:99999"}, id="a port that is none"),
+        pytest.param({"spark_remote": "host:15002/;token=S3CRET"}, id="an engine without its scheme"),
+        pytest.param({"spark_conf": {"spark.hadoop.fs.s3a": {"secret.key": "S3CRET"}}}, id="nested Spark settings"),
+        pytest.param({"spark_conf": "spark.hadoop.fs.s3a.secret.key=S3CRET"}, id="Spark settings that are no JSON"),
+        pytest.param({"allowed_hosts": "https://ada:S3CRET@proxy"}, id="a host with a password"),
+        pytest.param({"lake": "s3://AKIA:S3CRET@bucket/lake"}, id="a lake with a key"),
+    ],
+)
+def test_a_value_that_may_be_secret_is_refused_without_being_shown(given):
+    with pytest.raises(SettingsError) as refused:
+        read_settings(**given)
+    (name,) = given
+    assert str(refused.value).startswith(f"BACKFILL_{name.upper()} is not allowed: ")
+    assert "CRET" not in str(refused.value)
+
+
+def test_an_account_in_the_address_of_a_store_is_no_password():
+    lake = "abfss://container@account.dfs.core.windows.net/lake"
+    assert read_settings(lake=lake).lake == lake

@@ -49,7 +49,11 @@ def _cancel_running(plan_id: str, dagster: Dagster, sleep: Callable[[float], Non
     try:
         cancelled = running()
         for launched in cancelled:
-            dagster.cancel(launched)
+            try:
+                dagster.cancel(launched)
+            except UsageError:
+                if launched.id in {each.id for each in running()}:  # it has not just ended by itself
+                    raise
         still_running = retry_if_result(bool)
         Retrying(stop=stop_after_delay(TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep)(running)
         return cancelled

@@ -10,7 +10,7 @@ import httpx
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.launch_params import ASSET_JOB, backfill_params, one_run, run_params, tag_list
 from backfill_assets.dagster_client.launched import Launched
-from backfill_assets.dagster_client.loaded_table import LoadedTable, name_of, refuse_unknown
+from backfill_assets.dagster_client.loaded_table import LoadedTable, built_by, name_of, refuse_unknown
 from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
@@ -143,7 +143,7 @@ class Dagster:
         """The message of each failed step of a run, by table."""
         events = payload(self.ask(documents.FAILURES, {"run": run_id})["logsForRun"])["events"]
         failed = [event for event in events if event["__typename"] == "ExecutionStepFailureEvent" and event["error"]]
-        return {event["stepKey"].replace("__", "/"): event["error"]["message"].removeprefix(FAILURE) for event in failed}
+        return {built_by(event["stepKey"]): event["error"]["message"].removeprefix(FAILURE) for event in failed}
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
@@ -152,8 +152,11 @@ def _answer(response: httpx.Response) -> dict[str, Any]:
         body = response.json()
     except ValueError:
         return {}
-    graphql = isinstance(body, dict) and (isinstance(body.get("data"), dict) or isinstance(body.get("errors"), list))
-    return dict(body) if graphql else {}
+    if not isinstance(body, dict):
+        return {}
+    errors = body.get("errors") or []
+    are_errors = isinstance(errors, list) and all(isinstance(error, dict) for error in errors)
+    return dict(body) if are_errors and (errors or isinstance(body.get("data"), dict)) else {}
 
 
 def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def payload(answer: Mapping[str, Any]) -> dict[str, Any]:
             f"Dagster failed to answer: {str(answer.get('message')).strip()}. Whether it did what was requested is not known. "
             "See `backfill list`."
         )
-    if kind.endswith(("Error", "Invalid", "Conflict")):
+    if kind.endswith(("Error", "Invalid", "Conflict", "Failure")):
         message = answer.get("message") or answer.get("errors") or {k: v for k, v in answer.items() if k != "__typename"}
         raise UsageError(f"Dagster refuses ({kind}): {str(message).strip()}. Nothing was launched by this request.")
     return dict(answer)

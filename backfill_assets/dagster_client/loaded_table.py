@@ -36,3 +36,13 @@ def refuse_unknown(nodes: Mapping[str, Mapping[str, Any]], by_table: Mapping[str
 
 def name_of(key: Mapping[str, Any]) -> str:
     return "/".join(key["path"])
+
+
+def step_of(table: str) -> str:
+    """The key of the step that builds a table."""
+    return table.replace("/", "__")
+
+
+def built_by(step: str) -> str:
+    """The table that the step of this key builds."""
+    return step.replace("__", "/")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from backfill_assets.lake.commits import read_commits
 from backfill_assets.lake.ledger import Ledger, open_table, version_of
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
@@ -39,8 +40,8 @@ def committed_builds(path: str, after: int = -1) -> list[Build]:
     if table is None or table.version() == after:
         return []
     after = after if after < table.version() else -1
-    commits = table.history(limit=int(table.version()) - after)
-    return [build for commit in reversed(commits) if commit["version"] > after for build in builds_of(commit)]
+    commits = read_commits(path, int(table.version()), after + 1)
+    return [build for commit in reversed(commits) for build in builds_of(commit)]
 
 
 def recover(ledger: Ledger, table: str, *, after: int = -1) -> list[Build]:
@@ -99,7 +100,7 @@ def version_with(path: str, metadata: str, *, after: int) -> int | None:
     table = open_table(path)
     if table is None or table.version() <= after:
         return None
-    commits = table.history(int(table.version()) - after)
+    commits = read_commits(path, int(table.version()), after + 1)
     return next((int(commit["version"]) for commit in commits if commit.get("userMetadata") == metadata), None)
 
 

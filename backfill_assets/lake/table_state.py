@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from backfill_assets.lake.commits import read_commits
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import Key, builds_of, is_ours, key
@@ -106,7 +107,8 @@ def read_state(path: str, since: int = 0, version: int | None = None) -> TableSt
     table = open_table(path, version)
     if table is None:
         return TableState()
-    commits = list(reversed(table.history(max(1, int(table.version()) + 1 - since))))
+    last = int(table.version())
+    commits = read_commits(path, last, min(since, last))[::-1]
     builds = [build for commit in commits for build in builds_of(commit)]
     rows: dict[date, int | None] = {}
     for day, _, count in day_files(table):

@@ -29,6 +29,7 @@ from dagster import (
 from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
+from backfill_assets.dagster_client.loaded_table import step_of
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.full_disk import full_disk_message, is_disk_full
 from backfill_assets.orchestration.asset_metadata import metadata_of
@@ -92,7 +93,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
     partitions = partitions_of(workspace.calendar)
 
     @multi_asset(
-        name=table.name.replace("/", "__"),
+        name=step_of(table.name),
         specs=[spec_of(table, workspace, partitions)],
         check_specs=[
             AssetCheckSpec(

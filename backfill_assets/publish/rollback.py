@@ -6,6 +6,7 @@ so that its status says what has changed since. A rollback that was stopped is c
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
@@ -17,6 +18,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.restore import RestoreCommit
 from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import OPEN, PLANNED, ROLLED_BACK, Plans
@@ -96,10 +98,14 @@ def roll_back(
     with plans.exclusive(plan.id):
         decisions = rollback_of(plan, workspace, force=force)
         record = Record(f"rollback-{plan.id}-{secrets.token_hex(4)}", who, f"rollback of plan {plan.id}", reason)
-        for table in workspace.graph.tables:
-            days = {day for (name, day), decision in decisions.items() if name == table.name and decision.kind == Kind.RESTORE}
-            if days:
-                restored += restore(table, days, plan, workspace, record, force=force)
+        days: dict[str, list[date]] = {}
+        for name, day in (partition for partition, decision in decisions.items() if decision.kind == Kind.RESTORE):
+            days.setdefault(name, []).append(day)
+        with ExitStack() as marked:  # until all tables are done: between two of them, nothing is released
+            for name, of_table in days.items():
+                marked.enter_context(mark_running(workspace.lake.root, RunningStep(name, of_table, record.run, plan.id)))
+            for table in (table for table in workspace.graph.tables if table.name in days):
+                restored += restore(table, days[table.name], plan, workspace, record, force=force)
         done = {(build.table, build.day) for build in restored}
         for partition in [p for p, decision in decisions.items() if decision.kind == Kind.RESTORE and p not in done]:
             decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")

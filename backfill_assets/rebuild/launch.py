@@ -15,7 +15,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import TIMEOUT_S, Dagster
 from backfill_assets.dagster_client.launched import RUN_FINISHED, Launched
-from backfill_assets.dagster_client.loaded_table import LoadedTable
+from backfill_assets.dagster_client.loaded_table import LoadedTable, step_of
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.paths import Paths
 from backfill_assets.plan.plan import Plan
@@ -30,6 +30,9 @@ PRIORITY = "-10"
 REQUESTED = "requested"
 # Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts as failed too.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
+
+
+STEP_ENDED = frozenset({"SUCCESS", "FAILURE", "SKIPPED"})
 
 
 def utc_now() -> datetime:
@@ -49,7 +52,9 @@ def refuse_other_lake(loaded: Mapping[str, LoadedTable], root: str, url: str) ->
 
 def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
     """What was launched for a plan and is not over yet, by the number of its chunk, from 1."""
-    return {int(each.tags[tags.CHUNK]): each for each in dagster.launched({tags.PLAN: plan.id}) if not each.is_over}
+    launched = [each for each in dagster.launched({tags.PLAN: plan.id}) if not each.is_over]
+    numbers = {str(chunk.number + 1): chunk.number + 1 for chunk in plan.chunks}  # somebody may have set the plan's tag by hand
+    return {numbers[chunk]: each for each in launched if (chunk := each.tags.get(tags.CHUNK, "")) in numbers}
 
 
 @dataclass(frozen=True)
@@ -127,19 +132,17 @@ class Launcher:
         runs = self.dagster.runs(launched)
         return bool(runs) and all(run["status"] in RUN_FINISHED for run in runs)
 
-    def crashed(self, launched: Launched) -> bool:
-        """Whether some run was interrupted, or ended without any of its steps having failed: killed, or never started."""
+    def crashed(self, launched: Launched, tables: Collection[str]) -> bool:
+        """Whether a run was interrupted, or ended before the step of one of these tables had: killed, or never started."""
         runs = self.dagster.runs(launched)
-        return not runs or any(
-            run["status"] != "SUCCESS"
-            and (INTERRUPTED in run["tags"] or not any(step["status"] == "FAILURE" for step in run["stepStats"]))
-            for run in runs
-        )
+        ended = {step["stepKey"] for run in runs for step in run["stepStats"] if step["status"] in STEP_ENDED}
+        unfinished = any(step_of(table) not in ended for table in tables)
+        return not runs or any(run["status"] != "SUCCESS" and (INTERRUPTED in run["tags"] or unfinished) for run in runs)
 
-    def failure(self, launched: Launched) -> str:
-        """Why what was launched built nothing: the first failed step's message."""
-        messages = [text for run in self.dagster.runs(launched) for text in self.dagster.failures(run["runId"]).values()]
-        return messages[0].strip() if messages else f"{launched} ended without building it"
+    def failures(self, launched: Launched) -> dict[str, str]:
+        """Why the steps of what was launched failed, by table."""
+        messages = [self.dagster.failures(run["runId"]) for run in self.dagster.runs(launched)]
+        return {table: text.strip() for of_run in messages for table, text in of_run.items()}
 
     def _options(self) -> dict[str, Any]:
         options = self.plan.options

@@ -116,13 +116,13 @@ class Rebuild:
             return remaining
         if cancelled:
             self.stopped = self.stopped or Stop("cancelled", f"{chunk.launched} was cancelled")
-        elif unbuilt and self.launcher.crashed(chunk.launched) and self.launches[number] <= self.plan.options.retries:
+        elif unbuilt and self.launcher.crashed(chunk.launched, unbuilt) and self.launches[number] <= self.plan.options.retries:
             wait = BACKOFF_S * 2 ** (self.launches[number] - 1)
             self._retry_at[number] = self.now() + timedelta(seconds=wait)
             return remaining
         elif unbuilt:
-            why = self.launcher.failure(chunk.launched)
-            self._given_up |= {(table, day): why for table, days in unbuilt.items() for day in days}
+            why, ended = self.launcher.failures(chunk.launched), f"{chunk.launched} ended without building it"
+            self._given_up |= {(table, day): why.get(table, ended) for table, days in unbuilt.items() for day in days}
             remaining = self._remaining()
         self._close(number, remaining)
         return remaining

@@ -6,7 +6,7 @@ answers that are lost, a server that is away.
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.launch_params import ASSET_JOB
 from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
+from backfill_assets.dagster_client.loaded_table import step_of
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
@@ -36,6 +37,7 @@ from backfill_assets.rebuild.watch import Watch
 from backfill_assets.step.due import days_due
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.request import StepRequest
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 from tests.plan.workspaces import workspace_of
@@ -68,16 +70,16 @@ class Launch:
 
 @dataclass
 class Server:
-    """`failing` partitions fail their audit. By number of launch: `killed` runs build nothing; `broken` ones fail at a step and
-    leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`: requests that find
-    no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
+    """`failing` partitions fail their audit. By number of launch: `killed` runs build the tables named, no more; `broken` ones
+    fail at a step and leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`:
+    requests that find no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
     `serves`: another lake than the one that commands work on. `days_per_run`: more than these are launched as a backfill.
     """
 
     graph: Graph
     lake: Path
     failing: set[Partition] = field(default_factory=set)
-    killed: set[int] = field(default_factory=set)
+    killed: Mapping[int, Collection[str]] = field(default_factory=dict)
     broken: set[int] = field(default_factory=set)
     interrupted: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
@@ -164,7 +166,10 @@ class Server:
         launch = self._named(given)
         failed = launch.run == "FAILURE" and launch.number not in self.killed
         if query == documents.RUNS:
-            steps = [{"stepKey": "t", "status": "FAILURE"}] if failed else []
+            tables = dict.fromkeys(table for table, _ in launch.partitions)
+            steps = [{"stepKey": step_of(table), "status": "FAILURE" if failed else "SUCCESS"} for table in tables]
+            if launch.number in self.killed:
+                steps = [step for step in steps if step["stepKey"] in map(step_of, self.killed[launch.number])]
             tagged = [INTERRUPTED] if launch.number in self.interrupted else []
             run = {
                 "runId": launch.run_id,
@@ -179,8 +184,9 @@ class Server:
             launch.status = "CANCELED"
             return {"cancelled": {"__typename": "CancelBackfillSuccess"}}
         assert query == documents.FAILURES, query
-        event = {"__typename": "ExecutionStepFailureEvent", "stepKey": "t", "error": {"message": "the step's own words"}}
-        return {"logsForRun": {"__typename": "EventConnection", "events": [event] if failed else []}}
+        said = {"__typename": "ExecutionStepFailureEvent", "error": {"message": "the step's own words"}}
+        events = [said | {"stepKey": step_of(table)} for table in dict.fromkeys(table for table, _ in launch.partitions)]
+        return {"logsForRun": {"__typename": "EventConnection", "events": events if failed else []}}
 
     def _named(self, given: dict[str, Any]) -> Launch:
         """The launch whose runs are requested, or whose run is, or which is cancelled."""
@@ -212,18 +218,18 @@ class Server:
         for number, launch in enumerate(self.launched, start=1):
             launch.polls += 1
             if launch.status == "REQUESTED" and launch.polls > self.polls_needed:
-                broken = number in self.killed | self.broken | self.interrupted
+                broken = number in {*self.killed, *self.broken, *self.interrupted}
                 launch.run = "FAILURE" if broken else "SUCCESS"
                 launch.status = launch.run if launch.is_run else "COMPLETED_FAILED" if broken else "COMPLETED_SUCCESS"
-                if not broken:
-                    self._build(launch)
+                built = self.killed.get(number, () if broken else [table.name for table in self.graph.tables])
+                self._build(launch, [table for table in self.graph.tables if table.name in built])
         return [_entry(launch) for launch in reversed(matching)]
 
-    def _build(self, launch: Launch) -> None:
-        """Build each table's days by the rules of a step: due, blocked or failed."""
+    def _build(self, launch: Launch, tables: Iterable[Table]) -> None:
+        """Build the days of these tables by the rules of a step: due, blocked or failed."""
         plan_id = launch.tags[tags.PLAN]
         plan = Plans(str(self.lake)).read(plan_id)
-        for table in self.graph.tables:
+        for table in tables:
             days = sorted(day for name, day in launch.partitions if name == table.name)
             request = StepRequest(
                 launch.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()

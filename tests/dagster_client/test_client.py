@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 
 
@@ -128,6 +129,12 @@ def test_an_error_in_the_answer_is_a_refusal():
         dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
 
+def test_a_run_that_cannot_be_terminated_is_said_to_go_on():
+    dagster = answering({"data": {"terminateRun": {"__typename": "TerminateRunFailure", "message": "Unable to terminate r1"}}})
+    with pytest.raises(UsageError, match=r"\(TerminateRunFailure\): Unable to terminate r1"):
+        dagster.cancel(Launched("r1", is_run=True))
+
+
 def test_a_failure_within_the_server_is_neither_a_refusal_nor_an_answer():
     dagster, _ = launching({"__typename": "PythonError", "message": "database is locked"})
     with pytest.raises(AnswerLost, match=r"Dagster failed to answer: database is locked\. Whether it did"):
@@ -164,6 +171,7 @@ def test_an_answer_that_never_comes_is_not_taken_for_a_refusal():
         pytest.param('{"detail": "Not Found"}', id="other JSON"),
         pytest.param("[]", id="a list"),
         pytest.param('{"data": null}', id="no data"),
+        pytest.param('{"errors": ["bad gateway"]}', id="a proxy's errors"),
     ],
 )
 def test_something_else_at_the_address_is_unavailable(body):

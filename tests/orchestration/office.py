@@ -1,6 +1,6 @@
 """The jobs `make_plan` and `run_plan` as Dagster executes them, in this process, against a webserver in miniature."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.jobs import plan_jobs
 from backfill_assets.plan.store import Plans
 from backfill_assets.settings import Settings
+from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 from tests.dagster_client.server import Launch, Server
 
@@ -31,9 +32,9 @@ class Recording(Server):
     def workspace(self) -> Workspace:
         return self._workspace
 
-    def _build(self, backfill: Launch) -> None:
-        super()._build(backfill)
-        self.workspace.lake.ledger.append([build for build in self.record.last.values() if build.run == backfill.id])
+    def _build(self, launch: Launch, tables: Iterable[Table]) -> None:
+        super()._build(launch, tables)
+        self.workspace.lake.ledger.append([build for build in self.record.last.values() if build.run == launch.id])
 
 
 @dataclass

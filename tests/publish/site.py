@@ -6,9 +6,10 @@ The value of a day is its rows: as many as the value says, each with it. So rows
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -17,6 +18,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write_table
+from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import files_of
 from backfill_assets.plan.chunks import Chunk
@@ -81,15 +83,17 @@ class Site:
         files = write_table(pa.table(data), folder, self.column)
 
         def decide() -> list[Build]:
-            at = self.workspace.lake.ledger.next_time(table)
-            version = self.workspace.lake.version(table)
-            return [
-                Build(
-                    table, of, "unchanged" if now.get(of) == value else "accepted", f"run{self.runs['run']}", code,
-                    fingerprint=f"{value}{more}", rows=value, plan=plan, delta_version=version, at=at,
-                )
-                for of, value in values.items()
-            ]  # fmt: skip
+            ledger = self.workspace.lake.ledger
+            at, known, run = ledger.next_time(table), latest(ledger, {table: None}).accepted, f"run{self.runs['run']}"
+            builds = []
+            for of, value in values.items():
+                # An unchanged build names the commit of its rows.
+                same = known.get((table, of)) if now.get(of) == value else None
+                there: dict[str, Any] = {"delta_version": same.delta_version, "data_files": same.data_files} if same else {}
+                there["outcome"] = "unchanged" if same else "accepted"
+                made = Build(table, of, "accepted", run, code, fingerprint=f"{value}{more}", rows=value, plan=plan, at=at)
+                builds.append(replace(made, **there))
+            return builds
 
         accepted = {at for at, value in values.items() if now.get(at) != value}
         kept = [file for file in files if file.day in accepted]

@@ -6,13 +6,15 @@ from itertools import pairwise
 
 import pytest
 
+from backfill_assets.dagster_client import tags
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.rebuild.launch import REQUESTED, SETTLED_AFTER
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.server import Server, ended
+from tests.dagster_client.server import Launch, Server, ended
 from tests.deliveries import day, days
 from tests.plan.graphs import CALENDAR, SHAPES, A, B
 
@@ -63,7 +65,7 @@ def test_no_more_chunks_are_at_work_than_may_be(tmp_path):
 
 
 def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tmp_path):
-    server = chain(tmp_path, killed={1, 2})
+    server = chain(tmp_path, killed={1: (), 2: ()})
     rebuild = server.rebuild(server.planned(replace(OPTIONS, days_per_run=100)))
     seen: list[datetime] = []
     for progress in rebuild.run():
@@ -76,10 +78,20 @@ def test_runs_that_were_killed_are_launched_again_after_a_while_which_doubles(tm
 
 
 def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
-    server = chain(tmp_path, killed=set(range(1, 9)))
+    server = chain(tmp_path, killed=dict.fromkeys(range(1, 9), ()))
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100, retries=2))))
     assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 3)
     assert end.remaining.why[A.name, day(0)] == "run r3 ended without building it"
+
+
+def test_a_run_that_is_killed_in_one_table_is_launched_again_although_days_of_another_one_failed(tmp_path):
+    server = chain(tmp_path, failing={(A.name, day(1))}, killed={1: [A.name]})
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
+    assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 2)
+    states = {partition: state for partition, state in end.remaining.states.items() if state != WorkState.DONE}
+    blocked = dict.fromkeys([(B.name, day(1)), ("raw/c", day(1))], WorkState.BLOCKED)
+    assert states == blocked | {(A.name, day(1)): WorkState.FAILED}
+    assert end.remaining.why[A.name, day(1)] == "no_nulls: 3 nulls"
 
 
 def test_runs_whose_servers_ended_in_a_step_are_launched_again(tmp_path):
@@ -145,6 +157,14 @@ def test_a_plan_that_was_cancelled_launches_nothing_more_until_it_is_resumed(tmp
             rebuild.launcher.plans.note(rebuild.plan.id, "cancelled", server.now() - slow_by)
     assert (end.ending, len(server.launched)) == (Ending.CANCELLED, 1)
     assert ended(server.rebuild(rebuild.plan)).ending == Ending.DONE
+
+
+def test_a_run_that_somebody_launched_with_the_tag_of_a_plan_and_no_chunk_is_not_one_of_its_chunks(tmp_path):
+    server = chain(tmp_path)
+    plan = server.planned(OPTIONS)
+    by_hand = ({tags.PLAN: plan.id}, {tags.PLAN: plan.id, tags.CHUNK: "x"})
+    server.launched += [Launch(f"b{n}", False, [], tagged, {}) for n, tagged in enumerate(by_hand, start=1)]
+    assert next(server.rebuild(plan).run()).running.keys() == {1, 2}
 
 
 def test_a_launch_that_was_requested_by_a_host_whose_clock_is_fast_is_not_waited_for_longer(tmp_path):
