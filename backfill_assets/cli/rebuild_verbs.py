@@ -62,18 +62,27 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command()
 def rollback(
-    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to take back.")] = "",
-    reason: Annotated[str, typer.Option(help="Why; kept in the commits and the ledger.")] = "",
+    plan_id: Annotated[str, typer.Argument(metavar="[PLAN]", help="The plan to take back.")] = "",
+    release: Annotated[int | None, typer.Option(min=1, help="Instead of a plan: the release that readers get again.")] = None,
+    channel: Annotated[str, typer.Option(help="Whose readers: stable, candidate.")] = "stable",
+    reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
     force: Annotated[
         bool, typer.Option("--force", help="Put back days too that others built since; their rows are lost.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json_: Json = False,
 ) -> None:
-    """Take a plan back: put the days that it changed back as they were before it. Days that others built since stay."""
-    from backfill_assets.cli.rollback import run
+    """Take a plan back: put the days that it changed back as they were before it. Days that others built since stay.
 
-    raise typer.Exit(run(plan_id, reason=reason, force=force, yes=yes, as_json=json_))
+    With --release, readers go back to an earlier release at once, and no row changes.
+    """
+    from backfill_assets.cli.rollback import run, to_release
+
+    if release is None:
+        raise typer.Exit(run(plan_id, reason=reason, force=force, yes=yes, as_json=json_))
+    if plan_id or force:
+        raise typer.BadParameter("a plan or a release is rolled back: leave out PLAN and --force, or --release")
+    raise typer.Exit(to_release(release, channel, reason=reason, as_json=json_))
 
 
 @app.command("list")

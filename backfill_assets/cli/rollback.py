@@ -1,4 +1,4 @@
-"""`backfill rollback`: what a plan changed is put back as it was before. It reads and writes the lake; no server is needed.
+"""`backfill rollback`: what a plan changed is put back as it was before, or readers go back to a release. No server is needed.
 
 The exit code is 0 if nothing of the plan is left in the tables, and 1 if some of it stays, or the answer was no.
 """
@@ -12,12 +12,14 @@ from rich.table import Table as Lines
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import is_answered, terminal
 from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.rollback import Kind, roll_back, rollback_of
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.servers.home import dagster_of
+from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
 
@@ -49,6 +51,24 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
         if line:
             console.print(line)
     return code
+
+
+def to_release(number: int, channel: str, *, reason: str, as_json: bool) -> int:
+    """Point a channel at an earlier release. UsageError for an unknown number, Conflict if something was released meanwhile."""
+    releases = Releases(read_settings().lake)
+    target, newest = releases.get(number), releases.newest()
+    assert newest is not None, "there is a release of that number"
+    if newest.channels.get(channel) == number:
+        said, pointed = f"Readers of {channel} get release {number} already. Nothing was changed.", newest
+    else:
+        why = reason or f"back to release {number}"
+        pointed = releases.point(newest, channel, number, who=getpass.getuser(), reason=why)
+        said = (
+            f"Readers of {channel} get release {number} ({len(target.tables)} table(s), of {target.at:%Y-%m-%d %H:%M} UTC) "
+            "from now on. No row was changed, and live is not released by itself until `backfill release --reason ...`."
+        )
+    print(json.dumps({"release": pointed.number, "channels": dict(pointed.channels)}) if as_json else said)
+    return exit_codes.DONE
 
 
 def show(decisions: text.Decisions) -> None:

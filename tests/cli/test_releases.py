@@ -179,3 +179,30 @@ def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
     assert isinstance(refused, TableUnreadable)
     assert "which release 1 has" in str(refused)
     assert values("export", A, "rows.csv", "--partitions", str(day(0)))["rows"] == 1
+
+
+def test_readers_go_back_to_a_release_at_once_and_stay_there_until_somebody_releases_live(lake):
+    backfill("release", "--reason", "all of it")
+    said = backfill("rollback", "--release", "1", "--reason", "region_daily is wrong").stdout
+    assert said.startswith("Readers of stable get release 1 (1 table(s), of 20")
+    assert read(A).count_rows() == read(A, release=1).count_rows() != read(A, release=2).count_rows()
+    assert backfill("rollback", "--release", "1").stdout == "Readers of stable get release 1 already. Nothing was changed.\n"
+    newest = lake.releases.newest()
+    assert (newest.number, newest.kind, newest.reason, newest.channels) == (
+        3,
+        "channel",
+        "region_daily is wrong",
+        {"stable": 1},
+    )
+    lake.build(B, 1)
+    assert "stable at release 1 was put there: region_daily is wrong" in " ".join(backfill("status").stdout.split())
+    assert values("release", "--reason", "mended")["released"]
+    assert read(B).count_rows() == 2
+
+
+def test_a_release_that_is_not_there_is_refused_and_readers_stay(lake):
+    done = backfill("rollback", "--release", "9")
+    assert isinstance(done.exception, UsageError)
+    assert "There is no release 9; the newest is 1." in str(done.exception)
+    assert backfill("rollback", "a plan", "--release", "1").exit_code == 2
+    assert lake.releases.newest().channels == {"stable": 1}
