@@ -1,6 +1,6 @@
 """The latest builds of every partition, read in bulk and changing nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ COLUMNS = (
 class Latest:
     """Of each partition the last build, the last `accepted` one, whose rows are in the table, and the last audit of its rows.
 
+    `compared`: the last audit that held the rows against those that were accepted; not every audit can.
     `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
     `plans`: by plan, the partitions that it has built, whoever built them since; whole for the plan that was asked for.
     """
@@ -34,6 +35,7 @@ class Latest:
     accepted: dict[Partition, Build] = field(default_factory=dict)
     rewritten: dict[Partition, str] = field(default_factory=dict)
     audits: dict[Partition, Build] = field(default_factory=dict)
+    compared: dict[Partition, Build] = field(default_factory=dict)
     plans: dict[str, set[Partition]] = field(default_factory=dict)
 
     def add(self, builds: Iterable[Build]) -> None:
@@ -43,7 +45,8 @@ class Latest:
             if build.plan and build.succeeded:
                 self.plans.setdefault(build.plan, set()).add(partition)
             of_builds = (self.last, self.accepted) if build.succeeded else (self.last,)
-            for known in (self.audits,) if build.outcome in AUDITS else of_builds:
+            of_audits = (self.audits, self.compared) if build.fingerprint else (self.audits,)
+            for known in of_audits if build.outcome in AUDITS else of_builds:
                 if partition not in known or known[partition].at <= build.at:
                     known[partition] = build
 
@@ -53,18 +56,28 @@ class Latest:
 
     def audit_of(self, partition: Partition) -> Build | None:
         """The last audit of the rows that are accepted now; None if they were not audited since."""
-        accepted, audit = self.accepted.get(partition), self.audits.get(partition)
-        same = accepted and audit and (audit.fingerprint, audit.delta_version) == (accepted.fingerprint, accepted.delta_version)
-        return audit if same else None
+        return self._of_accepted(partition, self.audits)
 
     def differing(self) -> dict[Partition, str]:
-        """The accepted partitions in which an audit found other rows than were accepted, and what it said."""
-        audits = {partition: self.audit_of(partition) for partition in self.audits}
-        return {p: audit.message for p, audit in audits.items() if audit and audit.message.startswith(ROWS_DIFFER)}
+        """The accepted partitions in which an audit found other rows than were accepted, and what it said.
+
+        That stands, whatever later audits judge by, until the day's rows are committed anew, or held against them again.
+        """
+        compared = {partition: self._of_accepted(partition, self.compared) for partition in self.compared}
+        return {p: audit.message for p, audit in compared.items() if audit and audit.message.startswith(ROWS_DIFFER)}
+
+    def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
+        accepted, audit = self.accepted.get(partition), audits.get(partition)
+        return audit if accepted and audit and _of_same_files(accepted, audit) else None
 
     def refused(self) -> set[Partition]:
         """The accepted partitions whose last audit refused them."""
         return {partition for partition in self.audits if (audit := self.audit_of(partition)) and audit.outcome == "refused"}
+
+
+def _of_same_files(one: Build, other: Build) -> bool:
+    """Whether the rows are those of one commit: also where later builds left them as they are, or put its files back."""
+    return (one.data_files or one.delta_version) == (other.data_files or other.delta_version)
 
 
 def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS, plan: str = "") -> Latest:
@@ -89,11 +102,16 @@ def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:
-    """Where the last build of each partition is, the last accepted one and the last audit; oldest first."""
+    """Where the last build of each partition is, the last accepted one, and of its audits the last, and the last that compared
+    its rows; oldest first."""
     by_time = pc.sort_indices(rows["at"])
     others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
     kind = pc.if_else(others, pc.replace_substring(rows["outcome"], "refused", "audited"), "accepted")
-    partitions = rows.select(["table", "day"]).append_column("kind", kind).take(by_time)
-    numbered = partitions.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
-    last = numbered.group_by(["table", "day", "kind"]).aggregate([("number", "max")])["number_max"]
-    return by_time.take(last.sort())
+    builds = rows.select(["table", "day", "fingerprint"]).append_column("kind", kind).take(by_time)
+    numbered = builds.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
+    comparing = numbered.filter(pc.and_(pc.equal(numbered["kind"], "audited"), pc.greater(numbered["fingerprint"], "")))
+    last = [
+        each.group_by(["table", "day", "kind"]).aggregate([("number", "max")])["number_max"].combine_chunks()
+        for each in (numbered, comparing)
+    ]
+    return by_time.take(pc.unique(pa.concat_arrays(last)).sort())

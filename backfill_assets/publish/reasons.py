@@ -101,7 +101,7 @@ def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, 
         suspected |= {day: why for (of, day), why in builds.rewritten.items() if of == built_as}
         now, before = (_files(each, suspected) for each in (table, _opened(lake, released.get(name)) if suspected else None))
         for day, why in suspected.items():
-            audit = builds.audits.get((built_as, day))
+            audit = builds.compared.get((built_as, day))
             if now.get(day) != before.get(day) or (audit and audit.at > state.since):
                 found[built_as, day] = why
     return found

@@ -1,11 +1,12 @@
 """Judging days as they stand by today's rules: nothing is computed from inputs, and no row is written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
 from pyspark.sql import SparkSession
 
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger_files import Days
@@ -31,7 +32,8 @@ def audit_built(
     Blocked are days without an accepted build, and days that somebody else wrote to since. What is accepted stays so.
     """
     lake, version = workspace.lake, workspace.lake.version(table.name)
-    accepted = latest(lake.ledger, _relevant(table, days), SCHEMA.names).accepted
+    known = latest(lake.ledger, _relevant(table, days), SCHEMA.names)
+    accepted, differing = known.accepted, known.differing()
     built = {day: accepted[table.name, day] for day in days if (table.name, day) in accepted}
     lost = rewritten(lake.path(table.name), built.values(), version)
     blocked = {day: "it was never built" for day in days if day not in built} | lost
@@ -46,7 +48,7 @@ def audit_built(
     faults = schema_mismatches(rows.schema, declared)
     audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), to_audit, accepted)
     at = lake.ledger.next_time(table.name)
-    builds = [replace(_judged(built[day], audited[day], table, request), at=at) for day in to_audit]
+    builds = [replace(_judged(built[day], audited[day], table, request, differing), at=at) for day in to_audit]
     lake.ledger.append(builds)
     return StepResult(table, builds, (), blocked)
 
@@ -63,15 +65,22 @@ def _relevant(table: Table, days: Sequence[date]) -> Days:
     return {table.name: before, **{other.name: set(days) for other in table.compared_with}}
 
 
-def _judged(build: Build, audited: Audited, table: Table, request: StepRequest) -> Build:
-    """The record of an audit: the accepted build, of the same code and inputs, with today's verdicts."""
+def _judged(build: Build, audited: Audited, table: Table, request: StepRequest, differing: Mapping[Partition, str]) -> Build:
+    """The record of an audit: the accepted build, of the same code and inputs, with today's verdicts.
+
+    Its fingerprint is that which the rows were held against; empty where they could not be. Then what an earlier audit found
+    (`differing`) still stands.
+    """
     # Of other code, or without a column, rows have another fingerprint although nobody changed them.
     comparable = build.code_version == table.version and not audited.profile.schema_mismatches
-    same = not comparable or audited.profile.fingerprint == build.fingerprint
-    why = audited.why() if same else f"{ROWS_DIFFER}: {audited.profile.fingerprint} instead of {build.fingerprint}"
+    if comparable and audited.profile.fingerprint != build.fingerprint:
+        why = f"{ROWS_DIFFER}: {audited.profile.fingerprint} instead of {build.fingerprint}"
+    else:
+        why = ("" if comparable else differing.get((build.table, build.day), "")) or audited.why()
     return replace(
         build,
         outcome="refused" if why else "audited",
+        fingerprint=build.fingerprint if comparable else "",
         message=why,
         checks=verdicts_of(audited),
         rules=table.rules_version,

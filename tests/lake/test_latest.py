@@ -1,16 +1,17 @@
 """The last builds of every day, read in bulk: the same as reading them all, one after the other."""
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.lake.latest import COLUMNS, latest
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import ROWS_DIFFER, Build
 from tests.deliveries import day
-from tests.lake.builds import FULL, TABLE, build, commit
+from tests.lake.builds import FULL, NOON, TABLE, build, commit
 
 
 def test_a_ledger_that_was_never_written_knows_nothing(tmp_path):
@@ -87,3 +88,37 @@ def test_it_is_what_reading_every_build_in_order_gives(tmp_path_factory, history
     builds = latest(ledger, {TABLE: None})
     assert {at: b.run for (_, at), b in builds.last.items()} == {at: b.run for at, b in last.items()}
     assert {at: b.run for (_, at), b in builds.accepted.items()} == {at: b.run for at, b in accepted.items()}
+
+
+def audited(minutes: int, message: str = "", **fields) -> Build:
+    """An audit of the build that was committed as version 3."""
+    known = {"fingerprint": "f", "delta_version": 3, "outcome": "refused" if message else "audited"}
+    return build(0, minutes, run=f"audit {minutes}", message=message, **known | fields)
+
+
+OTHER_ROWS = f"{ROWS_DIFFER}: g instead of f"
+BUILT, FOUND = build(delta_version=3, fingerprint="f", data_files="x"), {"message": OTHER_ROWS, "data_files": "x"}
+COMPARED, NOT_COMPARED = {"data_files": "x"}, {"data_files": "x", "fingerprint": ""}
+
+
+@pytest.mark.parametrize(
+    ("later", "stands"),
+    [
+        pytest.param([], True, id="nothing came since"),
+        pytest.param([audited(2, **NOT_COMPARED)], True, id="an audit that could not compare the rows"),
+        pytest.param([audited(2, **NOT_COMPARED, message="few rows")], True, id="one that could not, and refused them"),
+        pytest.param([audited(2, **COMPARED)], False, id="an audit that found the rows that were accepted"),
+        pytest.param([replace(BUILT, outcome="unchanged", code_version="2", at=NOON + timedelta(minutes=2))], True,
+                     id="a build that left them as they are"),
+        pytest.param([build(0, 2, delta_version=4, fingerprint="f", data_files="y")], False, id="a build that wrote them anew"),
+        pytest.param([build(0, 2, delta_version=4, fingerprint="f", data_files="y"),
+                      build(0, 3, delta_version=5, fingerprint="f", data_files="x", outcome="restored")], True,
+                     id="a rollback that put the same files back"),
+        pytest.param([build(0, 2, outcome="failed")], True, id="a build that failed"),
+    ],
+)  # fmt: skip
+def test_rows_that_differ_do_so_until_they_are_committed_anew_or_compared_again(tmp_path, later, stands):
+    ledger, partition = Ledger(str(tmp_path)), (TABLE, day(0))
+    ledger.append([BUILT, audited(1, **FOUND), *later])
+    builds = latest(ledger, {TABLE: None})
+    assert builds.differing() == ({partition: OTHER_ROWS} if stands else {})

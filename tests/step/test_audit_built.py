@@ -1,6 +1,7 @@
 """Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as they lie there."""
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -102,15 +103,31 @@ def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):
     assert "(UPDATE), not by this project" in result.blocked[day(1)]
 
 
-def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again(built):
-    """Its name is the same, so that the log shows nothing."""
-    rows, table = built.rows(DAILY), built.table(DAILY)
-    (path,) = [Path(uri) for uri in DeltaTable(built.lake.path(DAILY)).file_uris([("outage_day", "=", str(day(1)))])]
+def change_in_place(world: World, name: str, at: date) -> None:
+    """Other rows in the day's file, of which the log shows nothing: its name is the same."""
+    (path,) = [Path(uri) for uri in DeltaTable(world.lake.path(name)).file_uris([("outage_day", "=", str(at))])]
     held = pq.read_table(path)
     customers = held.schema.get_field_index("customers")
     pq.write_table(held.set_column(customers, "customers", pc.add(held["customers"], 1)), path)
+
+
+def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again(built):
+    rows, table = built.rows(DAILY), built.table(DAILY)
+    change_in_place(built, DAILY, day(1))
     (refused,) = audited(built, table).failed()
     assert (refused.day, refused.message.startswith("the rows are not those that were accepted")) == (day(1), True)
     assert [s.state for s in status(built, table)].count(State.REWRITTEN) == 1
     built.run(FOUR, [DAILY], run="again")
     assert (built.rows(DAILY), {s.why for s in status(built, table)}) == (rows, {""})
+
+
+def test_an_audit_by_other_code_says_again_what_was_found_and_the_day_is_written_again(built):
+    """What it reads cannot be held against what the earlier code made, although the rows are the same."""
+    rows, edited = built.rows(DAILY), replace(built.table(DAILY), version="edited")
+    change_in_place(built, DAILY, day(1))
+    (found,) = audited(built, built.table(DAILY)).failed()
+    (again,) = audited(built, edited).failed()
+    assert (again.day, again.message) == (day(1), found.message)
+    assert [s.state for s in status(built, edited)].count(State.REWRITTEN) == 1
+    (build,) = built.run([day(1)], edited, run="again")[DAILY].built
+    assert (build.outcome, built.rows(DAILY)) == ("accepted", rows)
