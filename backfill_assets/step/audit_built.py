@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -10,6 +11,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger_files import Days
+from backfill_assets.lake.lost_files import lost_files, unreadable_files
 from backfill_assets.lake.reading import schema_of
 from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA, Build
 from backfill_assets.lake.rewritten import rewritten
@@ -17,6 +19,7 @@ from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import Audited, audit
+from backfill_assets.step.inputs import AcceptedBuilds
 from backfill_assets.step.judge import verdicts_of
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import Computed
@@ -29,7 +32,8 @@ def audit_built(
 ) -> StepResult:
     """Judge the rows that `days` hold, and record it: audited where they pass, refused where they break a rule.
 
-    Blocked are days without an accepted build, and days that somebody else wrote to since. What is accepted stays so.
+    Refused too are days whose files are lost or cannot be read. Blocked are days without an accepted build, and days that
+    somebody else wrote to since. What is accepted stays so.
     """
     lake, version = workspace.lake, workspace.lake.version(table.name)
     known = latest(lake.ledger, _relevant(table, days), SCHEMA.names)
@@ -38,19 +42,56 @@ def audit_built(
     lost = rewritten(lake.path(table.name), built.values(), version)
     blocked = {day: "it was never built" for day in days if day not in built} | lost
     to_audit = sorted(built.keys() - lost.keys())
-    if not to_audit:
-        return StepResult(table, (), (), blocked)
-    session, path = spark(), lake.path(table.name)
-    rows = lake.reader(Slice(table.name, table.partition_by, tuple(to_audit), version), table.columns).rows(session)
+    judged, unreadable = _judge_readable(table, to_audit, version, accepted, workspace, spark)
+    at = lake.ledger.next_time(table.name)
+    builds = [
+        _recorded(built[day], table, request, f"{ROWS_DIFFER}: {unreadable[day]}", built[day].fingerprint)
+        if day in unreadable
+        else _judged(built[day], judged[day], table, request, differing)
+        for day in to_audit
+    ]
+    builds = [replace(build, at=at) for build in builds]
+    lake.ledger.append(builds)
+    return StepResult(table, builds, (), blocked)
+
+
+def _judge_readable(
+    table: Table,
+    days: Sequence[date],
+    version: int,
+    accepted: AcceptedBuilds,
+    workspace: Workspace,
+    spark: Callable[[], SparkSession],
+) -> tuple[dict[date, Audited], dict[date, str]]:
+    """What today's rules say of the days whose files can be read, and of the others, what is the matter with them."""
+    path, column = workspace.lake.path(table.name), table.partition_by
+    unreadable = lost_files(path, column, days, version)
+
+    def judged() -> dict[date, Audited]:
+        readable = tuple(day for day in days if day not in unreadable)
+        return _audited(table, Slice(table.name, column, readable, version), accepted, workspace, spark) if readable else {}
+
+    try:
+        return judged(), unreadable
+    except Exception:  # Spark drops the work on all files for one that it cannot read
+        damaged = unreadable_files(path, column, set(days) - unreadable.keys(), version)
+        if not damaged:
+            raise
+        unreadable |= damaged
+        return judged(), unreadable
+
+
+def _audited(
+    table: Table, rows_of: Slice, accepted: AcceptedBuilds, workspace: Workspace, spark: Callable[[], SparkSession]
+) -> dict[date, Audited]:
+    session, lake = spark(), workspace.lake
+    rows = lake.reader(rows_of, table.columns).rows(session)
     # Columns that are not declared any more stay until the last day that has them is built again.
     declared = schema_of(session, table.columns)
     rows = rows.select(*[f"`{name}`" for name in declared.names if name in rows.columns])
     faults = schema_mismatches(rows.schema, declared)
-    audited = audit(table, Computed(rows, FileCommit(path, table.partition_by, [], ""), faults), to_audit, accepted)
-    at = lake.ledger.next_time(table.name)
-    builds = [replace(_judged(built[day], audited[day], table, request, differing), at=at) for day in to_audit]
-    lake.ledger.append(builds)
-    return StepResult(table, builds, (), blocked)
+    nothing = FileCommit(lake.path(table.name), table.partition_by, [], "")
+    return audit(table, Computed(rows, nothing, faults), rows_of.days, accepted)
 
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:
@@ -77,12 +118,19 @@ def _judged(build: Build, audited: Audited, table: Table, request: StepRequest, 
         why = f"{ROWS_DIFFER}: {audited.profile.fingerprint} instead of {build.fingerprint}"
     else:
         why = ("" if comparable else differing.get((build.table, build.day), "")) or audited.why()
+    fingerprint = build.fingerprint if comparable else ""
+    return _recorded(build, table, request, why, fingerprint, verdicts_of(audited))
+
+
+def _recorded(
+    build: Build, table: Table, request: StepRequest, why: str, fingerprint: str, verdicts: Sequence[Mapping[str, Any]] = ()
+) -> Build:
     return replace(
         build,
         outcome="refused" if why else "audited",
-        fingerprint=build.fingerprint if comparable else "",
+        fingerprint=fingerprint,
         message=why,
-        checks=verdicts_of(audited),
+        checks=verdicts,
         rules=table.rules_version,
         reason=request.reason or "audit of the rows as they stand",
         seconds=0.0,

@@ -1,14 +1,16 @@
 """Committing what a step has judged, after a look at what others committed while it computed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
 from backfill_assets.errors import Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
+from backfill_assets.lake.rewritten import rewritten
 from backfill_assets.step.delivered import NO_DELIVERY, deliveries
 from backfill_assets.step.inputs import AcceptedBuilds, InputReader
 from backfill_assets.step.judge import Judgement
@@ -38,7 +40,7 @@ def commit_days(
 def _after_others(
     table: Table, judgements: Sequence[Judgement], accepted: AcceptedBuilds, request: StepRequest, workspace: Workspace
 ) -> list[Judgement]:
-    """`judgements` after what others committed meanwhile: a day they wrote is no longer unchanged.
+    """`judgements` after what others did meanwhile: a day that does not hold what was accepted before is no longer unchanged.
 
     Raises InputsChanged if they wrote to an input, Conflict if they wrote to days that this request adds to.
     """
@@ -48,7 +50,8 @@ def _after_others(
         recover_locked(ledger, name, after=newest)
     passed = [each for each in judgements if each.outcome != "failed"]
     days = {each.day for each in passed}
-    now = latest(ledger, _with_inputs(passed) | {name: days}).accepted
+    known = latest(ledger, _with_inputs(passed) | {name: days})
+    now = known.accepted
     _refuse_changed_inputs(table, passed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
     if moved and request.write_mode != "overwrite":
@@ -56,10 +59,20 @@ def _after_others(
             f"Another writer committed to {name}, {min(moved)} to {max(moved)}, while this run was computing. "
             "This run wrote nothing. Run it again."
         )
+    unchanged = {each.day for each in passed if each.outcome == "unchanged"}
+    again = moved | _not_as_accepted(table, unchanged - moved, known, workspace).keys()
     return [
-        replace(each, outcome="accepted", same_as=None) if each.day in moved and each.outcome == "unchanged" else each
+        replace(each, outcome="accepted", same_as=None) if each.day in again and each.outcome == "unchanged" else each
         for each in judgements
     ]
+
+
+def _not_as_accepted(table: Table, days: Collection[date], known: Latest, workspace: Workspace) -> dict[date, str]:
+    """Those of `days` that do not hold the rows that were accepted, as the table stands: what is committed comes upon that."""
+    folder, version = workspace.lake.path(table.name), workspace.lake.version(table.name)
+    builds = [build for day in days if (build := known.accepted.get((table.name, day)))]
+    differing = {day: why for (name, day), why in known.differing().items() if name == table.name and day in days}
+    return differing | rewritten(folder, builds, version) | lost_files(folder, table.partition_by, days, version)
 
 
 def _with_inputs(judgements: Iterable[Judgement]) -> dict[str, set[date]]:

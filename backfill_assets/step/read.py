@@ -8,16 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.lake.slice import Slice, condition
-from backfill_assets.lake.store import Lake
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import SliceDays, Window
 from backfill_assets.workspace import Workspace
-
-
-def versions_of_inputs(table: Table, lake: Lake) -> dict[str, int]:
-    """The newest version of every table that `table` reads, to be read from now on."""
-    return {name: lake.version(name) for name in {other.name for other, _ in table.windows()}}
 
 
 @dataclass(frozen=True)

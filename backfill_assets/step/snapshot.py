@@ -1,14 +1,19 @@
-"""What a step begins with: the latest builds of what it looks at, and the versions at which it reads its inputs."""
+"""What a step begins with: the latest builds of what it looks at, and the versions at which it reads."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.rewritten import rewritten_partitions
+from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import TRAILING_DAYS
-from backfill_assets.step.read import versions_of_inputs
+from backfill_assets.step.due import Due
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -16,16 +21,27 @@ from backfill_assets.workspace import Workspace
 DaysByTable = dict[str, set[date]]
 
 
-def snapshot(
-    table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace
-) -> tuple[Latest, Mapping[str, int]]:
-    """The latest builds, with what somebody else rewrote, and the version of each input.
+@dataclass(frozen=True)
+class Snapshot:
+    """The latest builds, with what somebody else rewrote; the version of each input, and that of the table itself."""
 
-    No commit came between the two, so the fingerprints of the builds are those of the rows at these versions.
+    builds: Latest
+    inputs: Mapping[str, int]
+    version: int
+
+    def without(self, lost: Mapping[Partition, str]) -> Snapshot:
+        """The same, but `lost` partitions do not hold what was accepted, and why."""
+        return replace(self, builds=replace(self.builds, rewritten={**self.builds.rewritten, **lost}))
+
+
+def snapshot(table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace) -> Snapshot:
+    """What a step of `days` begins with.
+
+    No commit came between the builds and the versions: the builds' fingerprints are those of the rows at these versions.
     """
     lake, relevant = workspace.lake, partitions_looked_at(table, days, request, workspace)
     recover_newest(lake.ledger, relevant)
-    versions, before, builds = versions_of_inputs(table, lake), None, Latest()
+    versions, before, builds = _versions(table, lake), None, Latest()
     while versions != before:
         before, builds = versions, latest(lake.ledger, relevant, plan=request.plan)
         if request.plan and (more := inputs_of_failed(table, builds, workspace)):
@@ -34,9 +50,32 @@ def snapshot(
                 {name: relevant.get(name, set()) | more.get(name, set()) for name in {*relevant, *more}},
                 plan=request.plan,
             )
-        versions = versions_of_inputs(table, lake)
-    rewritten = rewritten_partitions(lake.root, builds.accepted, {table.name: None, **versions})
-    return replace(builds, rewritten=builds.differing() | rewritten), versions
+        versions = _versions(table, lake)
+    rewritten = rewritten_partitions(lake.root, builds.accepted, versions)
+    inputs = {other.name: versions[other.name] for other, _ in table.windows()}
+    return Snapshot(replace(builds, rewritten=builds.differing() | rewritten), inputs, versions[table.name])
+
+
+def _versions(table: Table, lake: Lake) -> dict[str, int]:
+    return {name: lake.version(name) for name in {table.name, *(other.name for other, _ in table.windows())}}
+
+
+def lost_partitions(table: Table, due: Due, start: Snapshot, workspace: Workspace) -> dict[Partition, str]:
+    """The partitions that `due` would write or read whose files are not there as they were written. One look a file."""
+    looked_at: dict[str, set[date]] = {table.name: set(due.compute)}
+    for day in due.compute:
+        for name, read in due.inputs[day].tables.items():
+            looked_at.setdefault(name, set()).update(map(date.fromisoformat, read))
+    columns, versions = (
+        {other.name: other.partition_by for other, _ in table.windows()},
+        {**start.inputs, table.name: start.version},
+    )
+    columns[table.name] = table.partition_by
+    return {
+        (name, day): why
+        for name, of_table in looked_at.items()
+        for day, why in lost_files(workspace.lake.path(name), columns[name], of_table, versions[name]).items()
+    }
 
 
 def partitions_looked_at(table: Table, days: Sequence[date], request: StepRequest, workspace: Workspace) -> DaysByTable:

@@ -23,16 +23,15 @@ from backfill_assets.step.audit import audit
 from backfill_assets.step.commit import commit_days
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.failed import failed_partitions
-from backfill_assets.step.inputs import AcceptedBuilds, Inputs
+from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.read import read_inputs
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import compute_days
-from backfill_assets.step.snapshot import snapshot
+from backfill_assets.step.snapshot import Snapshot, lost_partitions, snapshot
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
-Versions = Mapping[str, int]
 # How often a step is computed because its inputs are built again meanwhile.
 TRIES = 3
 # These are about the step: to be computed again; built, and not to be recorded as failed later; not to be computed at all.
@@ -66,24 +65,29 @@ class Step:
         table, request, lake = self.table, self.request, self.workspace.lake
         if request.write_mode == "merge" and not table.key:
             raise UsageError(f"{table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
-        builds, versions = snapshot(table, days, request, self.workspace)
-        accepted = builds.accepted
-        due = days_due(
-            table,
-            days,
-            self.workspace,
-            accepted=accepted,
-            force=request.forced(table, days, builds),
-            already=self._appended(days),
-            failed=failed_partitions(table, request, builds, self.workspace),
-            rewritten=builds.rewritten,
-            accept=request.accept,
-            write_mode=request.write_mode,
-        )
+        start = snapshot(table, days, request, self.workspace)
+        due = self._due(days, start)
+        if lost := lost_partitions(table, due, start, self.workspace):
+            start = start.without(lost)
+            due = self._due(days, start)
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
-            built = self._fail(due.unusable, due) + self._compute(due, accepted, versions)
+            built = self._fail(due.unusable, due) + self._compute(due, start)
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
         return StepResult(table, built, self._whole(due.up_to_date), blocked)
+
+    def _due(self, days: Sequence[date], start: Snapshot) -> Due:
+        return days_due(
+            self.table,
+            days,
+            self.workspace,
+            accepted=start.builds.accepted,
+            force=self.request.forced(self.table, days, start.builds),
+            already=self._appended(days),
+            failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
+            rewritten=start.builds.rewritten,
+            accept=self.request.accept,
+            write_mode=self.request.write_mode,
+        )
 
     def _whole(self, days: Sequence[date]) -> list[Build]:
         """The accepted builds of days that need no computing, with everything recorded of them, to be reported again."""
@@ -100,31 +104,31 @@ class Step:
         mine = [b for b in builds if b.identity == self.request.identity and b.succeeded]
         return frozenset(b.day for b in mine if b.write_mode == "append_once")
 
-    def _compute(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
+    def _compute(self, due: Due, start: Snapshot) -> list[Build]:
         if not due.compute:
             return []
         try:
-            return self._attempt(due, accepted, versions)
+            return self._attempt(due, start)
         except (InputsChanged, NotRecorded):
             raise
         except Exception as error:
             # Spark drops the work on all files for one that it cannot read. Days of a table that reads itself stay together:
             # by itself, a day would be computed as if those before it did not exist.
             of_days = self.table.source() and not self.table.needs_itself() and not isinstance(error, NOT_OF_DAYS)
-            built = self._one_by_one(due, accepted, versions) if of_days and len(due.compute) > 1 else []
+            built = self._one_by_one(due, start) if of_days and len(due.compute) > 1 else []
             if not built:
                 self._fail(dict.fromkeys(due.compute, _text(error)), due)
                 raise
             return built
 
-    def _one_by_one(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
+    def _one_by_one(self, due: Due, start: Snapshot) -> list[Build]:
         """Build each day by itself, and record those that fail; nothing, and no record, if none of the first can be built."""
         built: list[Build] = []
         failed: dict[date, str] = {}
         probes = [due.compute[n] for n in (0, len(due.compute) // 2, -1)]  # bad days often come together
         for day in dict.fromkeys([*probes, *due.compute]):
             try:
-                built += self._attempt(replace(due, compute=[day]), accepted, versions)
+                built += self._attempt(replace(due, compute=[day]), start)
             except NOT_OF_DAYS:
                 raise
             except Exception as error:
@@ -133,10 +137,10 @@ class Step:
                     break
         return sorted(built + self._fail(failed, due), key=lambda b: b.day) if built else []
 
-    def _attempt(self, due: Due, accepted: AcceptedBuilds, versions: Versions) -> list[Build]:
+    def _attempt(self, due: Due, start: Snapshot) -> list[Build]:
         started = time.monotonic()
-        table, request, workspace = self.table, self.request, self.workspace
-        folder = workspace.lake.path(table.name)
+        table, request, workspace, accepted = self.table, self.request, self.workspace, start.builds.accepted
+        folder, versions = workspace.lake.path(table.name), start.inputs
         refuse_other_partitioning(folder, open_table(folder), table.partition_by)  # here, before hours of computing
 
         def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:

@@ -1,14 +1,11 @@
 """Days judged as they stand by today's rules, on Spark: what is read are the rows of the table, as they lie there."""
 
 from dataclasses import replace
-from datetime import date
-from pathlib import Path
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql.functions import lit
 
+from backfill_assets.lake.record import ROWS_DIFFER
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.quality.rules import rows_between
@@ -16,7 +13,7 @@ from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
 from tests.deliveries import day
-from tests.step.variants import only_some
+from tests.step.variants import change_in_place, file_of, only_some
 from tests.world import DAILY, FOUR, OUTAGES, World
 
 
@@ -103,14 +100,6 @@ def test_rows_that_somebody_changed_and_days_never_built_are_not_judged(built):
     assert "(UPDATE), not by this project" in result.blocked[day(1)]
 
 
-def change_in_place(world: World, name: str, at: date) -> None:
-    """Other rows in the day's file, of which the log shows nothing: its name is the same."""
-    (path,) = [Path(uri) for uri in DeltaTable(world.lake.path(name)).file_uris([("outage_day", "=", str(at))])]
-    held = pq.read_table(path)
-    customers = held.schema.get_field_index("customers")
-    pq.write_table(held.set_column(customers, "customers", pc.add(held["customers"], 1)), path)
-
-
 def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again(built):
     rows, table = built.rows(DAILY), built.table(DAILY)
     change_in_place(built, DAILY, day(1))
@@ -131,3 +120,19 @@ def test_an_audit_by_other_code_says_again_what_was_found_and_the_day_is_written
     assert [s.state for s in status(built, edited)].count(State.REWRITTEN) == 1
     (build,) = built.run([day(1)], edited, run="again")[DAILY].built
     assert (build.outcome, built.rows(DAILY)) == ("accepted", rows)
+
+
+def test_a_day_that_cannot_be_read_is_named_and_the_others_are_judged(built):
+    """One whose file is gone, and one whose file is damaged: Spark drops the work on all files for either."""
+    table = built.table(DAILY)
+    file_of(built, DAILY, day(1)).unlink()
+    damaged = file_of(built, DAILY, day(2))
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    result = audited(built, table)
+    assert {b.day: b.message.partition(": its file ")[::2] for b in result.failed()} == {
+        day(1): (ROWS_DIFFER, f"{file_of(built, DAILY, day(1)).relative_to(built.lake.path(DAILY))} is missing"),
+        day(2): (ROWS_DIFFER, result.failed()[1].message.partition(": its file ")[2]),
+    }
+    assert "cannot be read" in result.failed()[1].message
+    assert [b.outcome for b in result.built] == ["audited", "refused", "refused", "audited"]
+    assert [s.state for s in status(built, table)].count(State.REWRITTEN) == 2

@@ -1,6 +1,7 @@
 """What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a rebuild."""
 
 import shutil
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import arriving, day, days
+from tests.step.variants import file_of, only_some
 from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, UPDATES, World
 
 
@@ -113,3 +115,37 @@ def test_rows_of_a_day_that_was_never_accepted_are_not_read(world):
     write_deltalake(world.lake.path(UPDATES), pa.Table.from_pylist([by_hand], schema=updates.schema), mode="append")
     world.run([day(0)], [OUTAGES], run="second", force=True)
     assert world.rows(OUTAGES, [day(0)]) == expected
+
+
+def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(built):
+    """The log shows nothing of it, so that nobody knows before somebody reads the day, or builds it."""
+    rows, lost = built.rows(OUTAGES), file_of(built, OUTAGES, day(1))
+    lost.unlink()
+    refused = built.run(FOUR, [DAILY], run="second", force=True)[DAILY]
+    assert set(refused.blocked) == set(FOUR[1:])
+    assert refused.blocked[day(1)] == (
+        f"reads {OUTAGES} {day(1)}, which does not hold the rows that were accepted: its file "
+        f"{lost.relative_to(built.lake.path(OUTAGES))} is missing. Build it again: `backfill run --partitions {day(1)} "
+        f"--target {OUTAGES} --force`"
+    )
+    again = built.run(FOUR, [OUTAGES], run="third", force=True)[OUTAGES]
+    assert {b.day: b.outcome for b in again.built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
+    assert built.rows(OUTAGES) == rows
+    assert built.run(FOUR, [DAILY], run="fourth", force=True)[DAILY].blocked == {}
+
+
+def test_rows_are_not_merged_into_a_day_whose_file_is_lost(built):
+    file_of(built, OUTAGES, day(1)).unlink()
+    refused = built.run(days(1), only_some(built, "100", version="2"), run="second", write_mode="merge")[OUTAGES]
+    assert "is missing. Those rows would be kept: use write_mode overwrite" in refused.blocked[day(1)]
+
+
+def test_a_file_that_is_lost_while_its_day_is_computed_is_written_again(built):
+    plain, rows = built.table(OUTAGES), built.rows(OUTAGES)
+
+    def compute(updates):
+        file_of(built, OUTAGES, day(1)).unlink()
+        return plain.compute(updates)
+
+    (build,) = built.run(days(1), replace(plain, compute=compute), run="second", force=True)[OUTAGES].built
+    assert (build.outcome, built.rows(OUTAGES)) == ("accepted", rows)

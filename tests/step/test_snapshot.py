@@ -19,7 +19,8 @@ def test_an_ancestor_that_failed_and_is_up_to_date_again_blocks_nothing_although
     Ledger(str(tmp_path)).append(list(accepted.values()))
     Ledger(str(tmp_path)).append([replace(failed, at=Ledger(str(tmp_path)).next_time(outages.name))])
     request = StepRequest("r", plan="p", planned={(outages.name, day(3)), (history.name, day(3))})
-    builds, versions = snapshot(history, [day(3)], request, workspace)
+    start = snapshot(history, [day(3)], request, workspace)
+    builds = start.builds
     assert builds.last[outages.name, day(3)].outcome == "failed"
     assert failed_partitions(history, request, builds, workspace) == set()
-    assert versions == {history.name: -1, outages.name: -1}
+    assert (start.inputs, start.version) == ({history.name: -1, outages.name: -1}, -1)

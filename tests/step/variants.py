@@ -1,7 +1,14 @@
-"""Tables of the project, changed for a test."""
+"""Tables of the project, changed for a test: their code, and their files behind the log."""
 
 from dataclasses import replace
+from datetime import date
+from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from backfill_assets.lake.table_state import day_files
 from backfill_assets.tables.declaration import Table
 from tests.world import OUTAGES, World
 
@@ -16,3 +23,18 @@ def only_some(world: World, *numbers: str, version: str, customers: int = 7) -> 
         return rows.selectExpr(*[f"{customers} AS customers" if name == "customers" else name for name in rows.columns])
 
     return replace(plain, version=version, compute=compute)
+
+
+def file_of(world: World, name: str, at: date) -> Path:
+    """The one data file of a day."""
+    (path,) = [path for day, path, _ in day_files(DeltaTable(world.lake.path(name)), [at])]
+    return Path(world.lake.path(name), path)
+
+
+def change_in_place(world: World, name: str, at: date) -> None:
+    """Other rows in the day's file, of which the log shows nothing: name and size are the same."""
+    file = file_of(world, name, at)
+    size, held = file.stat().st_size, pq.read_table(file, partitioning=None)
+    customers = held.schema.get_field_index("customers")
+    pq.write_table(held.set_column(customers, "customers", pc.add(held["customers"], 1)), file)
+    assert file.stat().st_size == size
