@@ -6,7 +6,7 @@ they are (OPTIMIZE), are no reason.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import date
 
 from deltalake import DeltaTable
@@ -57,6 +57,13 @@ def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) 
     since = max(0, min(build.delta_version for build in suspected))
     state = read_state(folder, since, version) if table else TableState()
     return {build.day: why for build in suspected if (why := state.difference(build))}
+
+
+def never_accepted(folder: str, days: Iterable[date], accepted: Container[date], version: int | None = None) -> dict[date, str]:
+    """Those of `days` that have data files, although no build of them was `accepted`."""
+    unknown = [day for day in days if day not in accepted]
+    table = open_table(folder, version) if unknown and version != -1 else None
+    return dict.fromkeys(data_files(table, unknown), "it has rows that no build has accepted") if table else {}
 
 
 def rewritten_partitions(

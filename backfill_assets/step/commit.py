@@ -10,7 +10,7 @@ from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
-from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.lake.rewritten import never_accepted, rewritten
 from backfill_assets.step.delivered import NO_DELIVERY, deliveries
 from backfill_assets.step.inputs import AcceptedBuilds, InputReader
 from backfill_assets.step.judge import Judgement
@@ -42,7 +42,7 @@ def _after_others(
 ) -> list[Judgement]:
     """`judgements` after what others did meanwhile: a day that does not hold what was accepted before is no longer unchanged.
 
-    Raises InputsChanged if they wrote to an input, Conflict if they wrote to days that this request adds to.
+    Raises InputsChanged if they wrote to an input, Conflict if they changed days of which this request keeps rows.
     """
     name, ledger = table.name, workspace.lake.ledger
     newest = ledger.newest([name])[name].version
@@ -54,25 +54,31 @@ def _after_others(
     now = known.accepted
     _refuse_changed_inputs(table, passed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
-    if moved and request.write_mode != "overwrite":
+    if request.write_mode == "overwrite":
+        unchanged = {each.day for each in passed if each.outcome == "unchanged"}
+        again = moved | _not_as_accepted(table, unchanged - moved, known, workspace).keys()
+        return [
+            replace(each, outcome="accepted", same_as=None) if each.day in again and each.outcome == "unchanged" else each
+            for each in judgements
+        ]
+    # What is kept was read when the step began: any other row would come in unseen, and as if it were ours.
+    others = dict.fromkeys(moved, "another writer committed it") | _not_as_accepted(table, days - moved, known, workspace)
+    if others:
+        first = min(others)
         raise Conflict(
-            f"Another writer committed to {name}, {min(moved)} to {max(moved)}, while this run was computing. "
-            "This run wrote nothing. Run it again."
+            f"{name}, {first} to {max(others)}, changed while this run was computing: {others[first]}. This run wrote nothing. "
+            "Run it again."
         )
-    unchanged = {each.day for each in passed if each.outcome == "unchanged"}
-    again = moved | _not_as_accepted(table, unchanged - moved, known, workspace).keys()
-    return [
-        replace(each, outcome="accepted", same_as=None) if each.day in again and each.outcome == "unchanged" else each
-        for each in judgements
-    ]
+    return list(judgements)
 
 
 def _not_as_accepted(table: Table, days: Collection[date], known: Latest, workspace: Workspace) -> dict[date, str]:
     """Those of `days` that do not hold the rows that were accepted, as the table stands: what is committed comes upon that."""
     folder, version = workspace.lake.path(table.name), workspace.lake.version(table.name)
-    builds = [build for day in days if (build := known.accepted.get((table.name, day)))]
+    builds = {day: build for day in days if (build := known.accepted.get((table.name, day)))}
     differing = {day: why for (name, day), why in known.differing().items() if name == table.name and day in days}
-    return differing | rewritten(folder, builds, version) | lost_files(folder, table.partition_by, days, version)
+    lost = lost_files(folder, table.partition_by, days, version)
+    return differing | lost | rewritten(folder, builds.values(), version) | never_accepted(folder, days, builds, version)
 
 
 def _with_inputs(judgements: Iterable[Judgement]) -> dict[str, set[date]]:

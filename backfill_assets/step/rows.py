@@ -56,8 +56,12 @@ def compute_days(
     *,
     spark: SparkSession,
     read: Callable[[Sequence[date]], InputRows],
+    version: int,
 ) -> Iterator[Computed]:
-    """Compute `days` once, for the audit and the commit; what is not committed is removed at the end."""
+    """Compute `days` once, for the audit and the commit; what is not committed is removed at the end.
+
+    Rows that are kept (merge, append_once) are those of the table at `version`, which are known to be as they were accepted.
+    """
     folder, column = workspace.lake.path(table.name), table.partition_by
     new, size = new_rows(table, days, read)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
@@ -65,8 +69,8 @@ def compute_days(
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
         return
     # Into a table that does not exist yet, rows are merged by writing them.
-    if request.write_mode == "merge" and workspace.lake.version(table.name) >= 0:
-        with _merged(table, new, days, workspace) as merged:
+    if request.write_mode == "merge" and version >= 0:
+        with _merged(table, new, Slice(table.name, column, tuple(days), version), workspace) as merged:
             yield merged
         return
     small = _small(table, new, folder) if request.write_mode != "append_once" and size <= SMALL else None
@@ -79,7 +83,8 @@ def compute_days(
         if without_day:
             yield Computed(rows, commit, [_without_day(column, without_day)])
             return
-        after = _added(rows, _before(table, days, workspace, spark)) if append_as else rows
+        before = Slice(table.name, column, tuple(days), version)
+        after = _added(rows, workspace.lake.reader(before, table.columns).rows(spark)) if append_as else rows
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
@@ -123,12 +128,12 @@ def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, Day
 
 
 @contextmanager
-def _merged(table: Table, new: DataFrame, days: Sequence[date], workspace: Workspace) -> Iterator[Computed]:
+def _merged(table: Table, new: DataFrame, held: Slice, workspace: Workspace) -> Iterator[Computed]:
     new, folder = new.persist(), workspace.lake.path(table.name)
     key = list(dict.fromkeys([table.partition_by, *table.key]))  # a key is unique within a day
     refuse_other_columns(folder, new.schema.json())
     without_day = new.where(f"`{table.partition_by}` IS NULL").count()
-    before, keys = _before(table, days, workspace, new.sparkSession), new.select(*key)
+    before, keys = workspace.lake.reader(held, table.columns).rows(new.sparkSession), new.select(*key)
     same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])  # as MERGE compares them
     kept = before.join(keys, same, "left_anti")
     try:
@@ -142,10 +147,3 @@ def _added(rows: DataFrame, before: DataFrame) -> DataFrame:
     """`rows` and those that the days hold `before`, which may lack a column that is new, and have one that is not declared."""
     declared = before.select(*[name for name in before.columns if name in rows.columns])
     return rows.unionByName(declared, allowMissingColumns=True)
-
-
-def _before(table: Table, days: Sequence[date], workspace: Workspace, spark: SparkSession) -> DataFrame:
-    """The rows that `days` hold now."""
-    lake = workspace.lake
-    now = Slice(table.name, table.partition_by, tuple(days), lake.version(table.name))
-    return lake.reader(now, table.columns).rows(spark)

@@ -10,7 +10,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.recovery import recover_newest
-from backfill_assets.lake.rewritten import rewritten_partitions
+from backfill_assets.lake.rewritten import never_accepted, rewritten_partitions
 from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.due import Due
@@ -52,6 +52,11 @@ def snapshot(table: Table, days: Sequence[date], request: StepRequest, workspace
             )
         versions = _versions(table, lake)
     rewritten = rewritten_partitions(lake.root, builds.accepted, versions)
+    if request.write_mode != "overwrite":  # rows that are kept must be ours
+        unknown = never_accepted(
+            lake.path(table.name), days, {day for name, day in builds.accepted if name == table.name}, versions[table.name]
+        )
+        rewritten |= {(table.name, day): why for day, why in unknown.items()}
     inputs = {other.name: versions[other.name] for other, _ in table.windows()}
     return Snapshot(replace(builds, rewritten=builds.differing() | rewritten), inputs, versions[table.name])
 

@@ -149,7 +149,7 @@ class Step:
 
         spark = self.spark()
         read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
-        with compute_days(table, due.compute, request, workspace, spark=spark, read=read) as rows:
+        with compute_days(table, due.compute, request, workspace, spark=spark, read=read, version=start.version) as rows:
             audited = audit(table, rows, due.compute, accepted)
             judgements = judge_days(table, due, audited, accepted)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.store import Lake
+from backfill_assets.quality.rules import types_as_declared
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.deliveries import arriving, day, days
@@ -35,9 +36,27 @@ def test_the_last_writer_of_a_day_is_the_one_whose_rows_and_record_stand(built):
 
 def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     mine = meanwhile(built, only_some(built, "100", "101", version="2"))
-    with pytest.raises(Conflict, match="Another writer committed to staging/outages, 2019-08-16 to 2019-08-16"):
+    changed = "staging/outages, 2019-08-16 to 2019-08-16, changed while this run was computing: another writer committed it"
+    with pytest.raises(Conflict, match=changed):
         built.run(days(1), mine, run="mine", force=True, write_mode="merge")
     assert len(built.rows(OUTAGES, days(1))) == 2
+
+
+@pytest.mark.parametrize("write_mode", ["merge", "append_once"])
+def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(built, write_mode):
+    mine = only_some(built, "103", version=built.table(OUTAGES).version)
+    inner, by_hand = mine.compute, "outage_number = '102'"
+
+    def compute(updates):
+        DeltaTable(built.lake.path(OUTAGES)).update({"customers": "999999"}, predicate=f"outage_day = '{day(1)}' AND {by_hand}")
+        return inner(updates)
+
+    before, rules = built.accepted(OUTAGES), [types_as_declared()]
+    with pytest.raises(Conflict, match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
+        built.run(days(1), replace(mine, compute=compute, rules=rules), run="mine", force=True, write_mode=write_mode)
+    assert (built.accepted(OUTAGES), len(built.rows(OUTAGES, days(1)))) == (before, 3)
+    refused = built.run(days(1), replace(mine, rules=rules), run="mine", force=True, write_mode=write_mode)[OUTAGES]
+    assert refused.blocked[day(1)].endswith("Those rows would be kept: use write_mode overwrite")
 
 
 def during_the_first(table, act, calls: list[int]):

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.snapshot import snapshot
-from tests.deliveries import day
+from tests.deliveries import day, days
+from tests.lake.builds import write_days
 from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
 
@@ -24,3 +28,14 @@ def test_an_ancestor_that_failed_and_is_up_to_date_again_blocks_nothing_although
     assert builds.last[outages.name, day(3)].outcome == "failed"
     assert failed_partitions(history, request, builds, workspace) == set()
     assert (start.inputs, start.version) == ({history.name: -1, outages.name: -1}, -1)
+
+
+@pytest.mark.parametrize(("write_mode", "found"), [("overwrite", []), ("merge", [4]), ("append_once", [4])])
+def test_rows_that_no_build_has_accepted_are_not_kept(tmp_path, write_mode, found):
+    ours, theirs = (Build(outages.name, day(n), "accepted", "r", "1", rows=2) for n in (3, 4))
+    write_days(tmp_path, ours)
+    write_days(tmp_path, theirs, ours=False)
+    workspace = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
+    start = snapshot(outages, days(3, 4, 5), StepRequest("r", write_mode=write_mode), workspace)
+    assert start.version == 1
+    assert start.builds.rewritten == {(outages.name, day(n)): "it has rows that no build has accepted" for n in found}
