@@ -12,7 +12,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
 from backfill_assets.lake.rewritten import never_accepted, rewritten
 from backfill_assets.step.delivered import NO_DELIVERY, deliveries
-from backfill_assets.step.inputs import AcceptedBuilds, InputReader
+from backfill_assets.step.inputs import AcceptedBuilds, InputReader, days_of_inputs, partitions_changed
 from backfill_assets.step.judge import Judgement
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -50,9 +50,10 @@ def _after_others(
         recover_locked(ledger, name, after=newest)
     passed = [each for each in judgements if each.outcome != "failed"]
     days = {each.day for each in passed}
-    known = latest(ledger, _with_inputs(passed) | {name: days})
-    now = known.accepted
-    _refuse_changed_inputs(table, passed, now, workspace)
+    looked_at = days_of_inputs(table, days, workspace.calendar)
+    known = latest(ledger, looked_at | {name: days | looked_at.get(name, set())})
+    now, computed = known.accepted, {each.day for each in judgements}
+    _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}
     if request.write_mode == "overwrite":
         unchanged = {each.day for each in passed if each.outcome == "unchanged"}
@@ -81,33 +82,27 @@ def _not_as_accepted(table: Table, days: Collection[date], known: Latest, worksp
     return differing | lost | rewritten(folder, builds.values(), version) | never_accepted(folder, days, builds, version)
 
 
-def _with_inputs(judgements: Iterable[Judgement]) -> dict[str, set[date]]:
-    """The days of every table that these were computed from."""
-    read: dict[str, set[date]] = {}
-    for judgement in judgements:
-        for name, days in judgement.inputs.tables.items():
-            read.setdefault(name, set()).update(map(date.fromisoformat, days))
-    return read
-
-
-def _refuse_changed_inputs(table: Table, judgements: Iterable[Judgement], now: AcceptedBuilds, workspace: Workspace) -> None:
-    """InputsChanged if an input was built again, and differently, after it was read: these rows would take that back."""
+def _refuse_changed_inputs(
+    table: Table, judgements: Iterable[Judgement], computed: Collection[date], now: AcceptedBuilds, workspace: Workspace
+) -> None:
+    """InputsChanged if an input came in, went, or was built again differently after it was read: these rows would take that
+    back. Days of the table itself that this step has `computed` are replaced with those that read them."""
     reader = InputReader(table, now, workspace.calendar)
     delivered = deliveries(table, [judgement.day for judgement in judgements], workspace.area)
+    own = {(table.name, day.isoformat()) for day in computed}
     for judgement in judgements:
         if delivered.get(judgement.day, NO_DELIVERY) != judgement.inputs.delivery:
             raise InputsChanged(
                 f"The source files of {table.name} {judgement.day} changed while they were read. Nothing was written. Run it "
                 "again when they are complete."
             )
-        current = reader.of(judgement.day)
-        for name, read in judgement.inputs.tables.items():
-            changed = [day for day, fingerprint in read.items() if current.get(name, {}).get(day) != fingerprint]
-            if changed and name != table.name:
-                raise InputsChanged(
-                    f"{name} {changed[0]} was built again while {table.name} {judgement.day} was computed from it. "
-                    "Nothing was written. Run it again."
-                )
+        changed = [key for key in partitions_changed(judgement.inputs.tables, reader.of(judgement.day)) if key not in own]
+        if changed:
+            name, day = changed[0]
+            raise InputsChanged(
+                f"{name} {day} was built again while {table.name} {judgement.day} was computed from it. "
+                "Nothing was written. Run it again."
+            )
 
 
 def _commit_of(builds: AcceptedBuilds, table: str, day: date) -> tuple[str, int]:

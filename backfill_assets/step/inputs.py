@@ -1,6 +1,6 @@
 """What a partition is computed from now, and what of it has changed since a build: code, delivery, inputs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from enum import StrEnum
 from functools import cache, partial
@@ -44,6 +44,16 @@ class Change(NamedTuple):
 def tables_read(table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar) -> dict[str, dict[str, str]]:
     """The fingerprints of what `day` is computed from. Of an input with another day column, only the rows about `day` count."""
     return InputReader(table, accepted, calendar).of(day)
+
+
+def days_of_inputs(table: Table, days: Iterable[date], calendar: Calendar) -> dict[str, set[date]]:
+    """By table, every day that `days` may read, whether it is there or not."""
+    read: dict[str, set[date]] = {}
+    wanted = list(days)
+    for other, window in table.windows():
+        clip = other.calendar_of(calendar).clip
+        read.setdefault(other.name, set()).update(on for day in wanted for on in clip(window.days(day)))
+    return read
 
 
 class InputReader:
@@ -95,9 +105,14 @@ def change(table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], d
         return Change(Cause.SOURCE)
     if last.inputs == inputs:
         return None
-    before, now = _flat(last.inputs), _flat(inputs)
-    changed = [key for key in {*before, *now} if before.get(key) != now.get(key)]
-    return Change(Cause.INPUT, *min(changed)) if changed else None
+    changed = partitions_changed(last.inputs, inputs)
+    return Change(Cause.INPUT, *changed[0]) if changed else None
+
+
+def partitions_changed(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
+    """The table and the day of every input that has another fingerprint, came in, or went; in order."""
+    flat, flat_now = _flat(before), _flat(now)
+    return sorted(key for key in {*flat, *flat_now} if flat.get(key) != flat_now.get(key))
 
 
 def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:

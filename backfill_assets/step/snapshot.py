@@ -14,6 +14,7 @@ from backfill_assets.lake.rewritten import never_accepted, rewritten_partitions
 from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.due import Due
+from backfill_assets.step.inputs import days_of_inputs
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -88,9 +89,8 @@ def partitions_looked_at(table: Table, days: Sequence[date], request: StepReques
     relevant: dict[str, set[date]] = {each.name: set() for each in table.ancestors()} if request.plan else {}
     relevant.setdefault(table.name, set()).update(days)
     relevant[table.name].update(day - timedelta(days=n) for day in days for n in range(1, TRAILING_DAYS + 1))
-    for other, window in table.windows():
-        clip = other.calendar_of(workspace.calendar).clip
-        relevant.setdefault(other.name, set()).update(d for day in days for d in clip(window.days(day)))
+    for name, of_input in days_of_inputs(table, days, workspace.calendar).items():
+        relevant.setdefault(name, set()).update(of_input)
     for name, day in request.planned:
         if name in relevant:
             relevant[name].add(day)
@@ -102,7 +102,6 @@ def inputs_of_failed(table: Table, builds: Latest, workspace: Workspace) -> Days
     relevant: dict[str, set[date]] = {}
     for ancestor in table.ancestors():
         failed = [day for (name, day), build in builds.last.items() if name == ancestor.name and not build.succeeded]
-        for other, window in ancestor.windows() if failed else ():
-            clip = other.calendar_of(workspace.calendar).clip
-            relevant.setdefault(other.name, set()).update(d for day in failed for d in clip(window.days(day)))
+        for other, of_input in days_of_inputs(ancestor, failed, workspace.calendar).items() if failed else ():
+            relevant.setdefault(other, set()).update(of_input)
     return relevant

@@ -6,6 +6,7 @@ import pytest
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.step.due import Due, days_due
+from backfill_assets.step.inputs import partitions_changed
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.windows import window
@@ -193,3 +194,10 @@ def test_days_before_the_first_day_of_an_input_are_not_waited_for_and_count_for_
     assert due.compute == days(4, 5)
     assert due.blocked == {day(6): "needs staging/u 2019-08-21, of which there is no accepted build"}
     assert [due.inputs[day(n)].tables for n in (4, 5)] == [{"staging/u": {}}, {"staging/u": {"2019-08-20": "p"}}]
+
+
+def test_an_input_that_came_in_went_or_is_another_has_changed():
+    before = {"staging/u": {"2019-08-15": "a", "2019-08-16": "b", "2019-08-17": "c"}}
+    now = {"staging/u": {"2019-08-16": "x", "2019-08-17": "c", "2019-08-18": "new"}, "staging/v": {}}
+    assert partitions_changed(before, now) == [("staging/u", f"2019-08-{n}") for n in (15, 16, 18)]
+    assert partitions_changed(before, before) == []

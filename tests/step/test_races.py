@@ -12,7 +12,7 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.deliveries import arriving, day, days
 from tests.step.variants import only_some
-from tests.world import FOUR, OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.world import FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World
 
 
 def meanwhile(world: World, other):
@@ -103,6 +103,35 @@ def test_rows_computed_from_an_input_that_was_corrected_meanwhile_never_replace_
     built.run(days(1), during_the_first(built.table(OUTAGES), correct, calls), run="mine", force=True)
     assert (len(calls), len(built.rows(OUTAGES, days(1)))) == (2, 4)
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
+
+
+def test_rows_computed_without_an_input_that_came_in_meanwhile_never_replace_those_computed_with_it(world):
+    """A day of the window that was not waited for, with a late row: who built with it knew more."""
+    for n in range(3):
+        world.write(day(n), arriving(n, 0, 1, 2, began=n))
+    world.run(days(0, 1, 2), NAMES[:4], run="first")
+
+    def come_in() -> None:
+        world.write(day(3), arriving(3, 7, began=0))
+        world.run(days(3), [REJECTED, RAW, UPDATES], run="the other")
+        world.run(days(0), [OUTAGES], run="the other")
+
+    calls: list[int] = []
+    mine = during_the_first(world.table(OUTAGES), come_in, calls)
+    (build,) = world.run(days(0), mine, run="mine", force=True)[OUTAGES].built
+    assert (len(calls), build.outcome, len(world.rows(OUTAGES, days(0)))) == (2, "unchanged", 4)
+
+
+def test_rows_computed_from_days_of_the_table_itself_never_replace_those_of_corrected_ones(built):
+    def correct() -> None:
+        built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
+        built.run(FOUR, run="the other")
+
+    calls: list[int] = []
+    mine = during_the_first(built.table(HISTORY), correct, calls)
+    (build,) = built.run(days(3), mine, run="mine", force=True)[HISTORY].built
+    assert (len(calls), build.outcome, build.inputs) == (2, "unchanged", built.accepted(HISTORY)[day(3)].inputs)
+    assert built.run(FOUR, [HISTORY])[HISTORY].built == []
 
 
 def test_source_files_that_change_while_they_are_read_are_read_again(built):
