@@ -1,12 +1,13 @@
 """Making a plan from a request, and keeping it in the lake."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
@@ -17,6 +18,8 @@ from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import ROLLED_BACK, Plans
+from backfill_assets.step.request import write_mode_refused
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
 
@@ -56,9 +59,18 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     guard(plan, workspace, yes=request.yes)
     history.refuse_overlap(plan, plans)
     tables = [table for table in workspace.tables if table.name in plan.code]
+    _refuse_write_mode(request.write_mode, tables)
     columns = chain(*column_lines(workspace, tables, plan.chunks).values())
     plans.keep(plan)
     return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)), list(columns))
+
+
+def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
+    """UsageError for a plan whose runs would be refused."""
+    if refused := [why for table in tables if (why := write_mode_refused(table, write_mode))]:
+        raise UsageError(
+            f"{'; '.join(refused)}. Nothing was planned. Leave such tables out (--target), or plan with --write-mode overwrite."
+        )
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:

@@ -42,6 +42,18 @@ class StepRequest:
         return set(self.force_days) - {day for name, day in builds.built_by(self.plan) if name == table.name}
 
 
+def write_mode_refused(table: Table, write_mode: WriteMode) -> str:
+    """Why days of `table` cannot be written so, in words; "" if they can."""
+    if write_mode == "merge" and not table.key:
+        return f"{table.name} has no key to merge on"
+    if write_mode != "overwrite" and table.needs_itself():
+        # A day is computed from what this run computed of the day before, or, if another run did, from that and what it kept.
+        return (
+            f"{table.name} reads itself: with rows that {write_mode} keeps, its days would depend on how they are cut into runs"
+        )
+    return ""
+
+
 @dataclass(frozen=True)
 class StepResult:
     """What became of every requested day: a build, the build it already had, or why it is blocked."""

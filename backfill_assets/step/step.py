@@ -26,7 +26,7 @@ from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.read import read_inputs
-from backfill_assets.step.request import StepRequest, StepResult
+from backfill_assets.step.request import StepRequest, StepResult, write_mode_refused
 from backfill_assets.step.rows import compute_days
 from backfill_assets.step.snapshot import Snapshot, lost_partitions, snapshot
 from backfill_assets.tables.declaration import Table
@@ -63,8 +63,8 @@ class Step:
 
     def _run(self, days: Sequence[date]) -> StepResult:
         table, request, lake = self.table, self.request, self.workspace.lake
-        if request.write_mode == "merge" and not table.key:
-            raise UsageError(f"{table.name} has no key to merge on. Nothing was written. Use write_mode overwrite.")
+        if refused := write_mode_refused(table, request.write_mode):
+            raise UsageError(f"{refused}. Nothing was written. Use write_mode overwrite.")
         start = snapshot(table, days, request, self.workspace)
         due = self._due(days, start)
         if lost := lost_partitions(table, due, start, self.workspace):

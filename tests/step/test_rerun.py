@@ -159,6 +159,14 @@ def test_a_table_without_a_key_refuses_to_merge(built):
     assert str(refused.value) == "raw/outage_events has no key to merge on. Nothing was written. Use write_mode overwrite."
 
 
+@pytest.mark.parametrize("write_mode", ["merge", "append_once"])
+def test_a_table_that_reads_itself_keeps_no_rows(once, write_mode):
+    """Its next day would be computed from the rows that were kept in one cut into runs, and without them in another."""
+    nothing_read = replace(once, root=once.root / "none", spark=no_spark)
+    with pytest.raises(UsageError, match=rf"{HISTORY} reads itself: with rows that {write_mode} keeps.*Nothing was written"):
+        nothing_read.run(days(1), [HISTORY], write_mode=write_mode, force=True)
+
+
 ONCE = {"write_mode": "append_once", "identity": "the run", "force": True}
 
 
