@@ -8,6 +8,7 @@ from typing import Literal
 
 from backfill_assets.quality.day import DayProfile
 
+LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
 Severity = Literal["error", "warning"]
 # Whether a day passed, why, and the figures that were looked at.
 Judged = tuple[bool, str, Mapping[str, float | int | str]]
@@ -46,7 +47,11 @@ class Rule:
     tables: Sequence[str] = ()
 
     def verdict(self, profile: DayProfile) -> Verdict:
-        passed, message, figures = self.judge(profile)
+        """What the rule says of a day. A judge that raises has not found it good: other days are judged for themselves."""
+        try:
+            passed, message, figures = self.judge(profile)
+        except Exception as error:
+            passed, message, figures = False, f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}", {}
         return Verdict(self.name, passed, message, figures, self.severity)
 
     def described(self) -> str:

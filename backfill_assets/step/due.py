@@ -145,8 +145,9 @@ def _changed(
     if last is None or change(table, last, inputs, delivery):
         return True
     # A day of itself that is being computed now may come out different; its fingerprint is not known yet.
-    return any(needed in due.compute for needed in _own_days(table, day))
+    return any(needed in due.compute for needed in own_days(table, day))
 
 
-def _own_days(table: Table, day: date) -> list[date]:
+def own_days(table: Table, day: date) -> list[date]:
+    """The days of the table itself that `day` may read."""
     return [d for read in table.reads.values() if isinstance(read, Window) and read.table is None for d in read.days(day)]

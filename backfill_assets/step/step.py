@@ -5,15 +5,15 @@ Dagster is the caller's. Days that fail, or lack an input, leave the table as it
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from backfill_assets.errors import InputsChanged, NotRecorded, ServiceUnavailable, UsageError
+from backfill_assets.errors import InputsChanged, NotRecorded, UsageError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.partitioning import refuse_other_partitioning
@@ -21,7 +21,8 @@ from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.step.audit import audit
 from backfill_assets.step.commit import commit_days
-from backfill_assets.step.due import Due, days_due
+from backfill_assets.step.due import Due, days_due, own_days
+from backfill_assets.step.errors_of_days import described, is_of_step, may_be_of_days
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
@@ -34,8 +35,6 @@ from backfill_assets.workspace import Workspace
 
 # How often a step is computed because its inputs are built again meanwhile.
 TRIES = 3
-# These are about the step: to be computed again; built, and not to be recorded as failed later; not to be computed at all.
-NOT_OF_DAYS = (InputsChanged, NotRecorded, UsageError, ServiceUnavailable)
 # If so many days fail one after the other before any was built, it is not the days.
 FAILED_FIRST = 3
 
@@ -65,23 +64,28 @@ class Step:
         table, request, lake = self.table, self.request, self.workspace.lake
         if refused := write_mode_refused(table, request.write_mode):
             raise UsageError(f"{refused}. Nothing was written. Use write_mode overwrite.")
-        start = snapshot(table, days, request, self.workspace)
-        due = self._due(days, start)
-        if lost := lost_partitions(table, due, start, self.workspace):
-            start = start.without(lost)
-            due = self._due(days, start)
+        start, due = self._look(days)
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.unusable, due) + self._compute(due, start)
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
         return StepResult(table, built, self._whole(due.up_to_date), blocked)
 
-    def _due(self, days: Sequence[date], start: Snapshot) -> Due:
+    def _look(self, days: Sequence[date], force: Collection[date] = ()) -> tuple[Snapshot, Due]:
+        """What stands now, and what is to be done with each day. Days whose files are gone are neither read nor up to date."""
+        start = snapshot(self.table, days, self.request, self.workspace)
+        due = self._due(days, start, force)
+        if lost := lost_partitions(self.table, due, start, self.workspace):
+            start = start.without(lost)
+            due = self._due(days, start, force)
+        return start, due
+
+    def _due(self, days: Sequence[date], start: Snapshot, force: Collection[date]) -> Due:
         return days_due(
             self.table,
             days,
             self.workspace,
             accepted=start.builds.accepted,
-            force=self.request.forced(self.table, days, start.builds),
+            force={*force, *self.request.forced(self.table, days, start.builds)},
             already=self._appended(days),
             failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
             rewritten=start.builds.rewritten,
@@ -112,30 +116,41 @@ class Step:
         except (InputsChanged, NotRecorded):
             raise
         except Exception as error:
-            # Spark drops the work on all files for one that it cannot read. Days of a table that reads itself stay together:
-            # by itself, a day would be computed as if those before it did not exist.
-            of_days = self.table.source() and not self.table.needs_itself() and not isinstance(error, NOT_OF_DAYS)
-            built = self._one_by_one(due, start) if of_days and len(due.compute) > 1 else []
+            # Spark drops the work on all days for a row or a file of one.
+            built = self._one_by_one(due) if len(due.compute) > 1 and may_be_of_days(error) else []
             if not built:
-                self._fail(dict.fromkeys(due.compute, _text(error)), due)
+                self._fail(dict.fromkeys(due.compute, described(error)), due)
                 raise
             return built
 
-    def _one_by_one(self, due: Due, start: Snapshot) -> list[Build]:
-        """Build each day by itself, and record those that fail; nothing, and no record, if none of the first can be built."""
+    def _one_by_one(self, due: Due) -> list[Build]:
+        """Build each day by itself, and record those that fail; nothing, and no record, if none of the first can be built.
+        Days of a table that reads itself are built in order, each from the one before it, and fail with it."""
         built: list[Build] = []
-        failed: dict[date, str] = {}
-        probes = [due.compute[n] for n in (0, len(due.compute) // 2, -1)]  # bad days often come together
-        for day in dict.fromkeys([*probes, *due.compute]):
+        errors: dict[date, str] = {}
+        days, tried, in_order = list(due.compute), 0, self.table.needs_itself()
+        while days and (built or tried < FAILED_FIRST):
+            # Bad days often come together: until one is built, the first is tried, the last, and one between them.
+            day = days.pop(0 if built or in_order else (0, -1, len(days) // 2)[tried])
+            failed = {*errors, *(build.day for build in built if not build.succeeded)}
+            if before := [own for own in own_days(self.table, day) if own in failed]:
+                errors[day] = f"computed from {before[0]}, which failed in this run"
+                continue
+            tried += 1
             try:
-                built += self._attempt(replace(due, compute=[day]), start)
-            except NOT_OF_DAYS:
-                raise
+                built += self._by_itself(day)
             except Exception as error:
-                failed[day] = _text(error)
-                if not built and len(failed) == FAILED_FIRST:
-                    break
-        return sorted(built + self._fail(failed, due), key=lambda b: b.day) if built else []
+                if is_of_step(error):
+                    raise
+                errors[day] = described(error)
+        return sorted(built + self._fail(errors, due), key=lambda b: b.day) if built else []
+
+    def _by_itself(self, day: date) -> list[Build]:
+        """Build one day from what its inputs, and the days of the table before it, hold by now."""
+        start, due = self._look([day], [day])
+        if due.compute:
+            return self._attempt(due, start)
+        return self._fail(due.blocked | due.unusable | due.not_due, due)
 
     def _attempt(self, due: Due, start: Snapshot) -> list[Build]:
         started = time.monotonic()
@@ -162,7 +177,3 @@ class Step:
         builds = [record(each, self.table, self.request, at=at) for each in judgements]
         ledger.append(builds)
         return builds
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:2000]}"

@@ -37,7 +37,7 @@ def test_a_full_disk_is_named_with_the_room_that_there_is_and_not_tried_again(tm
 
 
 def test_an_error_of_a_tables_code_is_not_tried_again(tmp_path, spark):
-    every_try = [NameError("name 'colunm' is not defined")] * 4  # all days at once, then three of them one by one
+    every_try = [NameError("name 'colunm' is not defined")] * 4
     with delivered(tmp_path, spark, *every_try) as site:
         result = site.run()
         assert {b.message for b in site.world.lake.ledger.builds()} == {"NameError: name 'colunm' is not defined"}

@@ -1,0 +1,150 @@
+"""One bad day stops no other: a day whose computation or whose rule raises fails by itself, and those computed from it."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.errors import AnalysisException, ArithmeticException
+from pyspark.errors.exceptions.connect import AnalysisException as AnalysisOnServer
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.sql.functions import expr
+
+from backfill_assets.errors import InputsChanged, ServiceUnavailable
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.quality.rule import Rule
+from backfill_assets.step.errors_of_days import may_be_of_days
+from tests.deliveries import day, days
+from tests.world import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same
+
+LOST_FILE = "PATH_NOT_FOUND"
+
+
+def dividing_by_zero(world: World, name: str, column: str, *bad: int):
+    """The table, another version of it, in which no row of these days can be computed."""
+    plain = world.table(name)
+    zero = " OR ".join(f"outage_day = DATE'{day(n)}'" for n in bad)
+
+    def compute(**inputs):
+        rows = plain.compute(**inputs)
+        divided = expr(f"{column} / IF({zero}, 0, 1)").cast(rows.schema[column].dataType)
+        return rows.withColumn(column, divided)
+
+    return replace(plain, version="2", compute=compute)
+
+
+def failing(world: World, name: str, calls: list[int], *errors: Exception):
+    """The table, whose first computations raise these errors; `calls` grows with each computation."""
+    plain, left = world.table(name), list(errors)
+
+    def compute(**inputs):
+        calls.append(1)
+        if left:
+            raise left.pop(0)
+        return plain.compute(**inputs)
+
+    return replace(plain, version="2", compute=compute)
+
+
+def versions(world: World, name: str) -> list[str]:
+    """The code version that each of the four days was accepted under; "1" for that of before."""
+    mine = world.table(name).version
+    return [build.code_version.replace(mine, "1") for _, build in sorted(world.accepted(name).items())]
+
+
+def test_a_day_whose_rows_cannot_be_computed_fails_and_the_others_are_committed(built):
+    before = built.rows(OUTAGES)
+    result = built.run(FOUR, dividing_by_zero(built, OUTAGES, "customers", 1), run="mine")[OUTAGES]
+    assert [b.day for b in result.failed()] == days(1)
+    assert result.failed()[0].message.startswith("ArithmeticException: [DIVIDE_BY_ZERO]")
+    assert versions(built, OUTAGES) == ["2", "1", "2", "2"]
+    assert built.rows(OUTAGES) == before
+    assert [latest_builds(built.workspace).last[OUTAGES, at].outcome for at in FOUR].count("failed") == 1
+
+
+def test_a_day_whose_rule_raises_fails_with_what_it_raised_and_the_others_are_committed(built):
+    def judge(profile):
+        return 1 / (profile.day - day(1)).days != 0, "fine", {}
+
+    plain = built.table(DAILY)
+    of = replace(plain, version="2", rules=[*plain.rules, Rule("ratio", "A ratio.", judge)])
+    result = built.run(FOUR, of)[DAILY]
+    message = "ratio: its judge raised ZeroDivisionError: division by zero"
+    assert [(b.day, b.message) for b in result.failed()] == [(day(1), message)]
+    assert versions(built, DAILY) == ["2", "1", "2", "2"]
+
+
+def test_days_of_a_table_that_reads_itself_are_built_up_to_the_one_that_fails_and_those_computed_from_it_fail(built):
+    before = built.rows(HISTORY)
+    result = built.run(FOUR, dividing_by_zero(built, HISTORY, "outages_total", 1), run="mine")[HISTORY]
+    messages = {b.day: b.message for b in result.failed()}
+    assert list(messages) == days(1, 2, 3)
+    assert messages.pop(day(1)).startswith("ArithmeticException: [DIVIDE_BY_ZERO]")
+    assert list(messages.values()) == [f"computed from {day(n)}, which failed in this run" for n in (1, 2)]
+    assert versions(built, HISTORY) == ["2", "1", "1", "1"]
+    assert built.rows(HISTORY) == before
+
+
+def test_a_day_of_a_table_that_reads_itself_fails_with_one_that_a_rule_refuses_though_an_earlier_build_of_that_is_accepted(
+    built,
+):
+    def judge(profile):
+        return profile.day != day(1), "not that day", {}
+
+    plain = failing(built, HISTORY, [], ArithmeticException("of all days together"))
+    result = built.run(FOUR, replace(plain, rules=[Rule("not", "Not.", judge)]))[HISTORY]
+    assert [b.message for b in result.failed()] == [
+        "not: not that day", *(f"computed from {day(n)}, which failed in this run" for n in (1, 2)),
+    ]  # fmt: skip
+
+
+def test_a_table_that_reads_itself_comes_to_the_same_day_by_day(once, built):
+    made = built.run(FOUR, failing(built, HISTORY, [], ArithmeticException("of all days together")), force=True)[HISTORY]
+    assert [b.outcome for b in made.built] == ["unchanged"] * 4
+    assert [b.inputs for b in made.built] == [once.accepted(HISTORY)[at].inputs for at in FOUR]
+    assert_same(built, once, [HISTORY])
+
+
+@pytest.mark.parametrize(
+    ("name", "computed"),
+    [pytest.param(OUTAGES, 4, id="all days, then three"), pytest.param(HISTORY, 2, id="all days, then the first")],
+)
+def test_a_table_of_which_no_day_can_be_computed_is_given_up_soon(built, name, computed):
+    calls: list[int] = []
+    with pytest.raises(ValueError, match="of every day"):
+        built.run(FOUR, failing(built, name, calls, *[ValueError("of every day")] * 9))
+    assert len(calls) == computed
+    assert {b.message for b in built.lake.ledger.builds({name: FOUR}) if not b.succeeded} == {"ValueError: of every day"}
+
+
+@pytest.mark.parametrize("error", [NameError("colunm"), AnalysisException("no such column")], ids=["Python's", "Spark's"])
+def test_an_error_of_code_is_not_tried_day_by_day(built, error):
+    calls: list[int] = []
+    with pytest.raises(type(error)):
+        built.run(FOUR, failing(built, OUTAGES, calls, error))
+    assert len(calls) == 1
+    assert versions(built, OUTAGES) == ["1"] * 4
+
+
+class Unavailable:
+    name = "UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    ("error", "of_days"),
+    [
+        pytest.param(ArithmeticException("[DIVIDE_BY_ZERO] Division by zero."), True, id="a row that cannot be computed"),
+        pytest.param(TypeError("'NoneType' object is not subscriptable"), True, id="a day without rows"),
+        pytest.param(SparkConnectGrpcException("Job aborted due to stage failure"), True, id="a file that is damaged"),
+        pytest.param(AnalysisOnServer("gone", errorClass=LOST_FILE), True, id="a file that is gone"),
+        pytest.param(AnalysisOnServer("[UNRESOLVED_COLUMN]"), False, id="a column that is not there"),
+        pytest.param(NameError("name 'colunm' is not defined"), False, id="a name that is misspelt"),
+        pytest.param(InputsChanged("built again"), False, id="an input built again"),
+        pytest.param(ServiceUnavailable("no engine"), False, id="no engine to start with"),
+        pytest.param(SparkConnectGrpcException("refused", grpc_status_code=Unavailable), False, id="an engine that is gone"),
+        pytest.param(
+            SparkConnectGrpcException("new", errorClass="INVALID_HANDLE.SESSION_CHANGED"), False, id="an engine started anew"
+        ),
+        pytest.param(RuntimeError("java.io.IOException: No space left on device"), False, id="a full disk"),
+    ],
+)
+def test_an_error_that_every_day_would_raise_is_told_from_one_of_some_day(error, of_days):
+    assert may_be_of_days(error) == of_days
