@@ -3,19 +3,21 @@
 Functions and classes count by their source, without comments, docstrings and layout; numbers and dates by their value, however
 it is written or computed; texts and collections as they are written. Names are followed through imports within the project,
 which is every module in the folder of the top-level package or module that the function is in; other packages do not count. A
-module that is used as a value counts whole. Code that reads a file or an environment variable, or imports by computed names, is
-refused, unless what comes of it is a number or a date. What is looked up only while running (`getattr`), what other packages
-read, and what another module adds to a registry or sets on a class, is not seen: give such a table its version by hand.
+module that is used as a value counts whole, and what `@table` declares of a function where a value of that table is used, such
+as `orders.columns`. Code that reads a file or an environment variable, or imports by computed names, is refused, unless what
+comes of it is a number or a date. What is looked up only while running (`getattr`), what other packages read, and what another
+module adds to a registry or sets on a class, is not seen: give such a table its version by hand.
 """
 
 import builtins
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from backfill_assets.tables.module_files import file_of, in_project, is_there
 from backfill_assets.tables.outside import readers_among
-from backfill_assets.tables.source_text import NUMBERS, Definition, ModuleSource, plain, source_of
+from backfill_assets.tables.source_text import NUMBERS, Definition, ModuleSource, declaration_of, plain, source_of
+from backfill_assets.tables.syntax import VALUE
 
 LENGTH = 12
 WHOLE_MODULE = "*"
@@ -79,6 +81,7 @@ def definitions_of(project: str, module: str, used: str, definition: str) -> Ite
     first, *rest = used.split(".")
     if first in source.texts:
         yield module, first
+        yield from _declared(module, first, rest)
     elif first not in source.imports and not hasattr(builtins, first) and first not in OF_EVERY_MODULE:
         raise ValueError(f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}")
     imported = source.imports.get(first, [])
@@ -101,14 +104,25 @@ def _is_missing(project: str, full: list[str]) -> bool:
 
 
 def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Definition]:
-    if file_of(".".join(full)):
-        yield ".".join(full), WHOLE_MODULE
+    module = ".".join(full).removesuffix(f".{VALUE}")
+    if file_of(module):
+        yield module, WHOLE_MODULE
         return
     origin, name = _split(full)
-    if name in source_of(origin).texts if name else False:
-        yield origin, name
-    elif name:
-        yield from definitions_of(project, origin, name, definition)
+    if not name:
+        return
+    within = [(origin, name)] if name in source_of(origin).texts else definitions_of(project, origin, name, definition)
+    for defined_in, defined in within:
+        yield defined_in, defined
+        yield from _declared(defined_in, defined, full[origin.count(".") + 2 :])
+
+
+def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Definition]:
+    """What `@table` declares of a name, where that is used otherwise than by calling it: `orders.columns` uses one argument."""
+    texts = source_of(module).texts
+    if attributes and declaration_of(name) in texts:
+        argument = declaration_of(name, attributes[0])
+        yield module, argument if argument in texts else declaration_of(name)
 
 
 def _split(full: list[str]) -> tuple[str, str]:

@@ -2,11 +2,12 @@
 
 The text of a name is every statement at the top of its file that defines or changes it: an assignment, the `if`, `try`, `with`
 or `for` that it stands in, `NAME[...] = ...`, `NAME.append(...)`, and what a function or decorator called there adds to it.
+What `@table` declares of a function is no part of its text: `NAME@` has all of it, and `NAME@columns` one argument.
 """
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -49,7 +50,8 @@ def source_of(module: str) -> ModuleSource:
 @lru_cache(maxsize=256)
 def parsed(module: str, path: Path) -> ModuleSource:
     parsed_file = ast.parse(path.read_bytes())
-    tree = Stripped(declarers(parsed_file)).visit(parsed_file)
+    stripped = Stripped(declarers(parsed_file))
+    tree = stripped.visit(parsed_file)
     statements: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
         for name in bound(node):
@@ -61,11 +63,26 @@ def parsed(module: str, path: Path) -> ModuleSource:
     for name, full in imported_names(tree, module, package=path.name == "__init__.py"):
         imports.setdefault(name, []).append(full)
     unparsed = {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in statements.items()}
-    texts = {name: _literal(nodes) or unparsed[name] for name, nodes in statements.items()}
+    unparsed |= {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in _declarations(stripped.declared).items()}
+    texts = unparsed | {name: text for name, nodes in statements.items() if (text := _literal(nodes))}
     known = statements.keys() | imports.keys()
     used = {name: frozenset(names_used(text, known)) for name, text in unparsed.items()}
     methods = {name: frozenset(methods_that_read(text)) for name, text in unparsed.items()}
     return ModuleSource(texts, used, methods, imports)
+
+
+def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[ast.expr]]:
+    """What `@table` declares of each function: everything, and each argument by its name."""
+    arguments: dict[str, list[ast.expr]] = {}
+    for name, decorators in declared.items():
+        arguments[declaration_of(name)] = list(decorators)
+        for keyword in (k for each in decorators if isinstance(each, ast.Call) for k in each.keywords):
+            arguments.setdefault(declaration_of(name, keyword.arg or ""), []).append(keyword.value)
+    return arguments
+
+
+def declaration_of(name: str, argument: str = "") -> str:
+    return f"{name}@{argument}"
 
 
 def _literal(nodes: Sequence[ast.stmt]) -> str:

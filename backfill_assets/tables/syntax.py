@@ -2,13 +2,14 @@
 
 import ast
 import symtable
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 PACKAGE = __name__.partition(".")[0]
+VALUE = "*"  # behind a name that is used otherwise than by calling it
 
 
 class Stripped(ast.NodeTransformer):
-    """Drops docstrings, and `@table(...)`, which declares something about a function without changing it.
+    """Drops docstrings, and `@table(...)`, which declares something about a function without changing it; `declared` keeps it.
 
     Annotations count, since others read them while running (dataclasses, pandas functions): but not those of a table's own
     function, nor of a function's variables, which nobody reads.
@@ -16,10 +17,12 @@ class Stripped(ast.NodeTransformer):
 
     def __init__(self, declarers: Collection[str]) -> None:
         self.declarers, self.within = declarers, False
+        self.declared: dict[str, list[ast.expr]] = {}
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         decorators = [d for d in node.decorator_list if not self._declares(d)]
         if decorators != node.decorator_list:
+            self.declared.setdefault(node.name, []).extend(d for d in node.decorator_list if d not in decorators)
             node.decorator_list, node.returns = decorators, None
             for argument in ast.walk(node.args):
                 if isinstance(argument, ast.arg):
@@ -64,20 +67,20 @@ def declarers(tree: ast.Module) -> set[str]:
 def names_used(text: str, known: Collection[str]) -> Iterator[str]:
     """The names from outside that statements use, with their attributes: `name`, `module.name`.
 
-    `known` are the names that the module defines or imports.
+    Behind one that is not called stands `.*`. `known` are the names that the module defines or imports.
     """
     outside, tree = set(_globals(symtable.symtable(text, "", "exec"), known)), ast.parse(text)
     within = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    chains = [_chain(node) for node in ast.walk(tree) if id(node) not in within]
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    chains = [_chain(node, () if id(node) in called else (VALUE,)) for node in ast.walk(tree) if id(node) not in within]
     yield from {".".join(chain) for chain in chains if chain and chain[0] in outside}
 
 
-def _chain(node: ast.AST) -> list[str]:
-    """`a.b.c` as its names; nothing for anything else."""
+def _chain(node: ast.AST, end: Sequence[str] = ()) -> list[str]:
+    """`a.b.c` as its names, with those of `end` after them; nothing for anything else."""
     if isinstance(node, ast.Name):
-        return [node.id]
-    names = _chain(node.value) if isinstance(node, ast.Attribute) else []
-    return [*names, node.attr] if names and isinstance(node, ast.Attribute) else []
+        return [node.id, *end]
+    return _chain(node.value, (node.attr, *end)) if isinstance(node, ast.Attribute) else []
 
 
 def _globals(scope: symtable.SymbolTable, known: Collection[str]) -> Iterator[str]:

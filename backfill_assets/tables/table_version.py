@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from backfill_assets.sources.protocol import Source
-from backfill_assets.tables.code_version import code_version
+from backfill_assets.tables.code_version import BY_HAND, code_version
 from backfill_assets.tables.rules_version import refuse_unseen
 from backfill_assets.tables.source_text import plain
 from backfill_assets.tables.windows import Window
@@ -23,13 +24,34 @@ def settings_of(source: Source) -> dict[str, str]:
     return values
 
 
+def _definition(table: Table) -> tuple[str, str]:
+    """The module of a table's function, and its name there. ValueError for a function that its definition does not make.
+
+    While `@table` stands above the definition, the name is not bound yet, and every decorator below it is part of that
+    definition. A wrapper that is called by hand (`table(...)(times(2)(plain))`) bears the name of what it wraps.
+    """
+    compute = table.compute
+    module, name = getattr(compute, "__module__", ""), getattr(compute, "__qualname__", "")
+    if not name:
+        raise ValueError(f"{compute!r} is no function with a name at the top of a file; {BY_HAND}")
+    bound = getattr(sys.modules.get(module), name, None)
+    # A module that is loaded again still has the table of before.
+    if callable(bound) and bound is not compute and not isinstance(bound, type(table)):
+        raise ValueError(
+            f"{module}:{name} is wrapped by a function outside its definition, and what that does is not part of the code "
+            f"version: write it as a decorator above {name}, or {BY_HAND}"
+        )
+    return module, name
+
+
 def version_of(table: Table) -> str:
     """A hash of the function's code and of what else decides on its rows and figures: columns, key, measures and windows.
 
     Raises ValueError where a change of the code, of the source or of a rule could not be seen.
     """
     refuse_unseen(table.rules)
-    source, compute = table.source(), table.compute
+    source = table.source()
+    module, definition = _definition(table)
     windows = {
         name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
         for name, read in table.reads.items()
@@ -39,4 +61,4 @@ def version_of(table: Table) -> str:
     if source:  # It reads deliveries, and a build records what was delivered.
         reader = (code_version(type(source).__module__, type(source).__qualname__, may_read=True), settings_of(source))
     declared = (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), windows, reader)
-    return code_version(compute.__module__, compute.__qualname__, also=repr(declared))
+    return code_version(module, definition, also=repr(declared))

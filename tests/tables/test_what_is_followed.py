@@ -64,6 +64,50 @@ def test_modules_of_installed_packages_are_other_projects(folder):
         pytest.param("K = {}\nL = M = K\nM['a'] = 2\n", "= 2", "= 3", id="an item set by another name"),
         pytest.param("K = {}\nL = K\nM = L\ndel M['a']\n", "['a']", "['b']", id="an item deleted by the name of a name"),
         pytest.param("K = []\nL = K\nK = L\nL.append(2)\n", "append(2)", "append(3)", id="two names for each other"),
+        pytest.param("class K: pass\nfor c in [K]: c.a = 2\n", "= 2", "= 3", id="an attribute set in a loop"),
+        pytest.param("class K: pass\nfor n, c in zip([1], [K]): c.a = 2\n", "= 2", "= 3", id="in a loop over two lists"),
+        pytest.param("class K: pass\ndef f(c=K): c.a = 2\nf()\n", "= 2", "= 3", id="set by the name of a parameter"),
+        pytest.param("class K: pass\ndef f(*, c=K): c.a = 2\nf()\n", "= 2", "= 3", id="of one that is only named"),
+        pytest.param("class K: pass\ndef f():\n    for c in (K,): c.a = 2\nf()\n", "= 2", "= 3", id="in a loop of a function"),
+        pytest.param("class K: pass\ndef g(c): c.a = 2\ndef f(): g(K)\nf()\n", "= 2", "= 3", id="given on by a function"),
+        pytest.param("class K: pass\ndef f(): setattr(K, 'a', 2)\nf()\n", "2)", "3)", id="setattr in a function"),
+        pytest.param("K = {}\nclass T:\n    def go(self): K['a'] = 2\nT().go()\n", "= 2", "= 3", id="a method called"),
+        pytest.param(
+            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nT.go(0)\n", "= 2", "= 3", id="a method of a class called"
+        ),
+        pytest.param(
+            "K = {}\nclass T:\n    def go(self, n): K['a'] = n\nX = T()\nX.go(2)\n",
+            "go(2)",
+            "go(3)",
+            id="of a made object called",
+        ),
+        pytest.param(
+            "K = {}\nclass T:\n    def go(self): K['a'] = 2\nclass U(T): pass\nU().go()\n", "= 2", "= 3", id="an inherited one"
+        ),
+        pytest.param(
+            "K = []\nclass T:\n    def __call__(self, f): K.append(f)\nadd = T()\n@add\ndef f():\n    return 2\n",
+            "2",
+            "3",
+            id="a function added to a registry by an object",
+        ),
+        pytest.param(
+            "K = []\nclass T:\n    def __init_subclass__(cls): K.append(cls)\nclass U(T):\n    a = 2\n",
+            "= 2",
+            "= 3",
+            id="a class added to a registry by the one that it extends",
+        ),
+        pytest.param(
+            "K = []\nclass T:\n    def __init_subclass__(cls): K.append(cls)\nclass U(T): pass\nclass V(U):\n    a = 2\n",
+            "= 2",
+            "= 3",
+            id="by the one that this one extends",
+        ),
+        pytest.param(
+            "K = []\nclass T(type):\n    def __init__(cls, *_): K.append(cls)\nclass U(metaclass=T):\n    a = 2\n",
+            "= 2",
+            "= 3",
+            id="a class added to a registry by its metaclass",
+        ),
     ],
 )
 def test_a_statement_that_changes_a_name_counts(folder, text, old, new):
@@ -95,6 +139,20 @@ def test_another_name_for_a_constant_leaves_its_version(folder):
         ),
         pytest.param("with open('q') as f:\n    K = f.read()\n", "K", "shop:K uses open", id="a text read at import"),
         pytest.param("K = []\nfor n in open('q'):\n    K.append(n)\n", "K", "shop:K uses open", id="a list filled from a file"),
+        pytest.param("import pandas as pd\nK = pd.read_csv('q')\n", "K", "shop:K uses pandas.read_csv", id="a file by pandas"),
+        pytest.param("from pandas import read_parquet\n", "read_parquet('q')", "pandas.read_parquet", id="by a name of pandas"),
+        pytest.param("import pyarrow.parquet as pq\n", "pq.read_table('q')", "pyarrow.parquet.read_table", id="by Arrow"),
+        pytest.param("import polars\n", "polars.scan_csv('q')", "polars.scan_csv", id="by polars"),
+        pytest.param("import numpy as np\n", "np.load('q')", "numpy.load", id="by numpy"),
+        pytest.param("import duckdb\n", "duckdb.read_csv('q')", "duckdb.read_csv", id="by DuckDB"),
+        pytest.param("import duckdb\n", "duckdb.sql('FROM q')", "duckdb.sql", id="by a query of DuckDB"),
+        pytest.param(
+            "from delta.tables import DeltaTable\n", "DeltaTable.forPath(x, 'q')", "DeltaTable", id="another Delta table"
+        ),
+        pytest.param("from deltalake import DeltaTable\n", "DeltaTable('q')", "deltalake.DeltaTable", id="one without Spark"),
+        pytest.param("", "x.sparkSession.read.csv('q')", "read.csv", id="a file by Spark"),
+        pytest.param("", "x.sparkSession.table('q')", "sparkSession.table", id="a table of Spark's catalog"),
+        pytest.param("def k(spark):\n    return spark.read.load('q')\n", "k(x)", "read.load", id="by a session that is given"),
     ],
 )
 def test_code_that_reads_what_is_not_in_the_version_is_refused(folder, above, returned, reader):
@@ -111,6 +169,8 @@ def test_code_that_reads_what_is_not_in_the_version_is_refused(folder, above, re
         pytest.param("def t(open):\n    return open(1)\n", id="an argument called open"),
         pytest.param("import os\ndef t(x):\n    return os.path.join(x)\n", id="something else of os"),
         pytest.param("from json import loads\ndef t(x):\n    return loads(x)\n", id="another package"),
+        pytest.param("import pandas as pd\ndef t(x):\n    return pd.DataFrame(x)\n", id="something else of pandas"),
+        pytest.param("def t(x):\n    return x.sparkSession.createDataFrame(x.read.cast('int'))\n", id="a column called read"),
     ],
 )
 def test_code_that_reads_nothing_is_not_refused(folder, text):
@@ -166,3 +226,36 @@ def test_an_import_that_cannot_be_followed_is_refused(folder, compiled):
 def test_a_file_may_begin_with_a_byte_order_mark(folder):
     text = "def t(x):\n    return 2\n"
     assert version(folder, shop=f"\ufeff{text}") == version(folder, shop=text)
+
+
+RAW = """
+from backfill_assets import SliceDays, table
+RULES = []
+@table(
+    "raw/lines", partition_by="day", columns="day DATE, a STRING", reads={"days": SliceDays()}, rules=RULES, measures={"n": "1"}
+)
+def raw(days):
+    return days
+"""
+COLUMNS, MEASURES, OWN_RULES = ("a STRING", "a INT"), ('"n": "1"', '"n": "2"'), ("RULES = []", "RULES = [len]")
+
+
+@pytest.mark.parametrize(
+    ("returned", "changed", "counts"),
+    [
+        pytest.param("raw.columns", COLUMNS, True, id="the columns, where they are used"),
+        pytest.param("raw.measures['n']", MEASURES, True, id="a measure, where it is used"),
+        pytest.param("len(raw.rules)", OWN_RULES, True, id="what an argument uses"),
+        pytest.param("str(raw)", COLUMNS, True, id="everything, where the table is used as a value"),
+        pytest.param("raw.columns", MEASURES, False, id="not an argument that is not used"),
+        pytest.param("raw(x)", COLUMNS, False, id="nothing, where the table is called"),
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in the same file", "in another module"])
+def test_what_is_declared_of_another_table_counts_where_it_is_used(folder, returned, changed, counts, elsewhere):
+    def of(raw: str) -> str:
+        t = f"def t(x):\n    return {returned}\n"
+        return version(folder, shop=f"from rates import raw\n{t}", rates=raw) if elsewhere else version(folder, shop=raw + t)
+
+    before = of(RAW)
+    assert (of(RAW.replace(*changed)) != before) == counts
