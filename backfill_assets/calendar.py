@@ -129,6 +129,14 @@ def consecutive(days: Iterable[date]) -> list[list[date]]:
     return spans
 
 
+def one_range(of_tables: Iterable[Iterable[date]], most: int) -> tuple[date, date] | None:
+    """The first and the last of the days that every table has, if those are the same, without a gap, and at most so many."""
+    spans = [consecutive(days) for days in of_tables]
+    if any(each != spans[0] for each in spans) or len(spans[0]) != 1 or len(spans[0][0]) > most:
+        return None
+    return spans[0][0][0], spans[0][0][-1]
+
+
 def days_as_typed(days: Iterable[date]) -> str:
     """Days as `--partitions` takes them: `A..B,C`."""
     return ranges(days).replace(", ", ",")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from backfill_assets.calendar import consecutive
+from backfill_assets.calendar import consecutive, one_range
 from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
 
 Days = Mapping[str, Sequence[date]]
@@ -19,11 +19,9 @@ ASSET_JOB = "__ASSET_JOB"
 def one_run(days: Days, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[date, date] | None:
     """The first and the last day of the run that can build all of `days`: all tables have the same, without a gap, and no more
     than the code location allows in a run. Else None. `nodes`: its assets, by table."""
-    first, *others = (sorted(of) for of in days.values())
-    allowed = min((nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days)
-    if any(of != first for of in others) or len(consecutive(first)) != 1 or len(first) > allowed:
-        return None
-    return first[0], first[-1]
+    return one_range(
+        days.values(), min((nodes[table]["backfillPolicy"] or {}).get("maxPartitionsPerRun") or 1 for table in days)
+    )
 
 
 def run_params(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from deltalake import DeltaTable, Schema
 
-from backfill_assets.calendar import days_as_typed, ranges
+from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
 
 # SQL names of types by those that Delta keeps in a table's schema.
@@ -111,13 +111,15 @@ def merged_schema(table: DeltaTable, columns: str, folder: str, kept: AbstractSe
         if field["name"] in types and nullable(types[field["name"]]) != field["type"]
     ]
     if changed:
-        name = "/".join(folder.rsplit("/", 2)[1:])
+        name, first, last = "/".join(folder.rsplit("/", 2)[1:]), min(kept | days), max(kept | days)
+        number = (last - first).days + 1
         raise UsageError(
             f"Columns of {folder} have another type: {'; '.join(changed)}. Nothing was committed. A type changes in the commit "
-            f"that replaces all days of the table, and this one does not replace {ranges(kept)}. Rebuild all days in one run: "
-            f"`backfill run --partitions {days_as_typed(kept | days)} --target {name} --force --canary 0 --days-per-run 10000 "
-            f"--yes`. What to do about days outside the table's calendar, `backfill status --target {name}` says. Or declare "
-            "the types as they were, or give the columns other names."
+            f"that replaces all days of the table, and this one does not replace {ranges(kept)}. Rebuild all days in one run, "
+            "with the days between them, for a run has no gaps: "
+            f"`backfill run --partitions {first}..{last} --target {name} --force --canary 0 --days-per-run {number} --yes`, "
+            f"with BACKFILL_DAYS_PER_RUN at {number} or more. What to do about days outside the table's calendar, "
+            f"`backfill status --target {name}` says. Or declare the types as they were, or give the columns other names."
         )
     new = [field for field in declared if field["name"] not in types]
     return Schema.from_json(json.dumps({"type": "struct", "fields": stored + new})) if new else table.schema()

@@ -5,7 +5,7 @@ from datetime import date
 
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import Calendar, days_as_typed, ranges
+from backfill_assets.calendar import Calendar, one_range, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, changes
 from backfill_assets.lake.ledger import open_table
@@ -20,7 +20,7 @@ from backfill_assets.workspace import Workspace
 def column_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequence[Chunk] | None = None) -> dict[str, list[str]]:
     """Of each table whose columns in the lake are not the declared ones, a sentence for each kind of difference.
 
-    With the `chunks` of a plan, also whether its commits will be refused: a type changes only where one chunk has all days.
+    With the `chunks` of a plan, also whether its commits will be refused: a type changes only where one run has all days.
     Raises UsageError then for a table that is partitioned by another column: none of its days could be built.
     """
     lines: dict[str, list[str]] = {}
@@ -33,7 +33,7 @@ def column_lines(workspace: Workspace, tables: Sequence[Table], chunks: Sequence
                 raise UsageError(f"{table.name} cannot be built: its folder {folder} {other}. Nothing was planned. {advice}")
             lines[table.name] = [f"{table.name} will be refused: its folder {folder} {other}. {advice}"]
         elif stored and (changed := changes(stored, types_of(table.columns))):
-            lines[table.name] = list(_lines(table, stored, changed, folder, workspace.calendar, chunks))
+            lines[table.name] = list(_lines(table, stored, changed, folder, workspace, chunks))
     return lines
 
 
@@ -62,7 +62,7 @@ def _lines(
     stored: DeltaTable,
     changed: ColumnChanges,
     folder: str,
-    calendar: Calendar,
+    workspace: Workspace,
     chunks: Sequence[Chunk] | None,
 ) -> Iterator[str]:
     name, days = table.name, {day for day, _, _ in day_files(stored)}
@@ -77,27 +77,40 @@ def _lines(
         )
     if changed.retyped:
         yield f"{name}: {'; '.join(changed.retyped)}: changed by a run that builds all {len(days)} day(s) at once."
-        yield from _refused(table, days, folder, calendar, chunks)
+        yield from _refused(table, days, folder, workspace, chunks)
 
 
-def _refused(table: Table, days: set[date], folder: str, calendar: Calendar, chunks: Sequence[Chunk] | None) -> Iterator[str]:
+def _refused(table: Table, days: set[date], folder: str, workspace: Workspace, chunks: Sequence[Chunk] | None) -> Iterator[str]:
     """Whether the change of a type will be refused, and what to do."""
-    of_table, days_and_table = table.calendar_of(calendar), f"--partitions {days_as_typed(days)} --target {table.name}"
+    calendar, most = workspace.calendar, workspace.settings.days_per_run
+    # A run has no gaps: days between them that have no files are built, too. Dagster would make two runs of days with a gap.
+    of_table, first, last = table.calendar_of(calendar), min(days), max(days)
+    number = (last - first).days + 1
+    more = [f"set BACKFILL_DAYS_PER_RUN to {number} or more"] if number > most else []
     # Forced, because days of a table with a version given by hand may be up to date.
-    all_at_once = f"`backfill run {days_and_table} --force --canary 0 --days-per-run 10000 --yes`"
+    all_at_once = (
+        f"`backfill run --partitions {first}..{last} --target {table.name} --force --canary 0 --days-per-run {number} --yes`"
+    )
     refused = f"{table.name} will be refused: a type changes in the commit that replaces all {len(days)} days, and"
     if outside := sorted(day for day in days if day not in of_table):
+        settings = " and ".join(_bring_in(outside, table, calendar) + more)
         # Their files are not dropped with the commit: a rebuild leaves alone the days that nobody named.
         yield (
-            f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {_bring_in(outside, table, calendar)}, "
+            f"{refused} no run builds {ranges(outside)}, outside its calendar. Either {settings}, "
             f"then type {all_at_once}. Or, if these days are not wanted any more, move {folder} away, then type "
             f"{_all_days(table, calendar)}."
         )
-    elif chunks is not None and not any(days <= set(chunk.days.get(table.name, ())) for chunk in chunks):
-        yield f"{refused} no chunk has them all. Type {all_at_once}."
+    elif chunks is not None and not any(_one_run_of(days, table, chunk, most) for chunk in chunks):
+        type_it = f"S{more[0][1:]}, then type" if more else "Type"
+        yield f"{refused} no chunk is one run that has them all. {type_it} {all_at_once}."
 
 
-def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> str:
+def _one_run_of(days: set[date], table: Table, chunk: Chunk, most: int) -> bool:
+    """Whether `chunk` is launched as one run, and that run builds all of `days`."""
+    return days <= set(chunk.days.get(table.name, ())) and one_range(chunk.days.values(), most) is not None
+
+
+def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> list[str]:
     """What must be set so that the table's calendar has these days."""
     first, last = outside[0], outside[-1]
     settings = []
@@ -107,4 +120,4 @@ def _bring_in(outside: Sequence[date], table: Table, calendar: Calendar) -> str:
         settings.append(f"set BACKFILL_LAST_DAY to {last} or later")
     if table.first_day and first < table.first_day:
         settings.append(f"declare the table with first_day={first} or earlier")
-    return " and ".join(settings)
+    return settings

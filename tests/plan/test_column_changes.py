@@ -1,6 +1,8 @@
 """Columns that are declared otherwise than the table in the lake has them, said in plan and status."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.settings import read_settings
 from backfill_assets.tables.columns import types_of
 from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
@@ -34,10 +37,16 @@ def workspace(lake, columns: str) -> Workspace:
 @pytest.fixture
 def lake(tmp_path):
     """Three days of raw/a, built with the columns `STORED`."""
+    return built_with(tmp_path, {0: 1, 1: 2, 2: 3})
+
+
+def built_with(lake: Path, cents: Mapping[int, int]) -> Path:
+    """The table raw/a, with a row on each of these days."""
     names = [("day", pa.date32()), ("cents", pa.int32()), ("shop", pa.string()), ("tags", pa.list_(pa.string()))]
-    rows = pa.table([days(0, 1, 2), [1, 2, 3], ["x", "y", "z"], [[], ["t"], []]], pa.schema(names))
-    write_deltalake(str(tmp_path / "raw" / "a"), rows, partition_by=["day"])
-    return tmp_path
+    number = len(cents)
+    rows = pa.table([days(*cents), list(cents.values()), ["x"] * number, [["t"]] * number], pa.schema(names))
+    write_deltalake(str(lake / "raw" / "a"), rows, partition_by=["day"])
+    return lake
 
 
 @pytest.mark.parametrize(
@@ -92,8 +101,36 @@ def test_a_plan_says_when_its_chunks_cannot_change_a_type(lake, built, refused):
     of = workspace(lake, STORED.replace("INT", "BIGINT"))
     chunks = [Chunk(0, {"raw/a": days(*built)}), Chunk(1, {"raw/b": days(0, 1, 2)})]
     _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
-    command = f"--partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run 10000 --yes"
+    command = f"--partitions {day(0)}..{day(2)} --target raw/a --force --canary 0 --days-per-run 3 --yes"
     assert [command in line for line in lines] == ([True] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("chunk", "most", "refused"),
+    [
+        pytest.param({"raw/a": (0, 2, 3)}, 1000, True, id="a chunk with the gap, which would be two runs"),
+        pytest.param({"raw/a": (0, 1, 2, 3)}, 1000, False, id="one with the day between"),
+        pytest.param({"raw/a": (0, 1, 2, 3)}, 3, True, id="one of more days than a run may have"),
+        pytest.param({"raw/a": (0, 1, 2, 3)}, 4, False, id="one of as many days as a run may have"),
+        pytest.param(
+            {"raw/a": (0, 1, 2, 3), "raw/b": (0, 1, 2, 3)}, 1000, False, id="one with another table, of the same days"
+        ),
+        pytest.param({"raw/a": (0, 1, 2, 3), "raw/b": (0,)}, 1000, True, id="one with another table, of other days"),
+    ],
+)
+def test_a_type_changes_where_a_chunk_is_one_run_and_the_command_said_is_one(tmp_path, chunk, most, refused):
+    built_with(tmp_path, {0: 1, 2: 2, 3: 3})
+    of = replace(workspace(tmp_path, STORED.replace("INT", "BIGINT")), settings=read_settings(days_per_run=most))
+    chunks = [Chunk(0, {name: days(*numbers) for name, numbers in chunk.items()})]
+    _, *lines = column_lines(of, of.tables, chunks)["raw/a"]
+    command = f"`backfill run --partitions {day(0)}..{day(3)} --target raw/a --force --canary 0 --days-per-run 4 --yes`"
+    first = "Set BACKFILL_DAYS_PER_RUN to 4 or more, then type" if most < 4 else "Type"
+    assert [line.partition("and ")[2] for line in lines] == [
+        f"no chunk is one run that has them all. {first} {command}."
+    ] * refused  # fmt: skip
+    asked = RebuildRequest(partitions=f"{day(0)}..{day(3)}", target="raw/a", force=True, canary=0, days_per_run=4)
+    plan = make_plan(asked, replace(of, settings=read_settings(days_per_run=4))).plan
+    assert [each.days for each in plan.chunks] == [{"raw/a": days(0, 1, 2, 3)}]
 
 
 OUTSIDE = {
@@ -123,7 +160,7 @@ def test_what_would_give_a_table_its_days_outside_the_calendar_is_said(lake, cal
     assert line == (
         f"raw/a will be refused: a type changes in the commit that replaces all 3 days, and no run builds {outside}, outside "
         f"its calendar. Either {settings}, then type `backfill run --partitions {day(0)}..{day(2)} --target raw/a --force "
-        "--canary 0 --days-per-run 10000 --yes`. Or, if these days are not wanted any more, move "
+        "--canary 0 --days-per-run 3 --yes`. Or, if these days are not wanted any more, move "
         f"{lake}/raw/a away, then type `backfill run --partitions {inside.first}..{inside.last} --target raw/a --yes`."
     )
 
