@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.latest import latest
+from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.rollback import Kind, Record, restore, rollback_of
@@ -103,6 +104,18 @@ def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(site):
     decided = site.decisions(plan)
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
     assert "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
+
+
+def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict_and_is_not_taken_for_put_back(site):
+    plan = rebuilt(site, {SECOND: 7})
+    site.roll_back(plan)
+    ledger = site.workspace.lake.ledger
+    restored = latest(ledger, {A.name: None}, SCHEMA.names).accepted[A.name, SECOND]
+    found = {"outcome": "refused", "message": f"{ROWS_DIFFER}: 2 are, 3 were", "at": ledger.next_time(A.name)}
+    ledger.append([replace(restored, **found)])
+    assert site.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
+    assert site.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
+    assert list(latest(ledger, {A.name: None}).differing()) == [(A.name, SECOND)]  # the files of before are those it looked at
 
 
 def test_a_day_that_the_plan_built_first_or_left_unchanged_has_nothing_to_put_back(tmp_path):
