@@ -6,14 +6,14 @@ import warnings
 # Without it Dagster writes each event by itself (orchestration/event_log.py). Dagster reads it at every event.
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
-from dagster import AssetSelection, Definitions, define_asset_job
+from dagster import Definitions, define_asset_job
 from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
 
 # Partitioned checks are a preview in this Dagster; the tests cover what is used of them.
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
-from backfill_assets.orchestration.assets import asset_of, executor  # noqa: E402
+from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
 from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E402
@@ -31,10 +31,13 @@ REBUILD = (
 def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees of a workspace. `spark` takes the place of the session that the settings ask for."""
     return Definitions(
-        assets=[*(asset_of(table, workspace) for table in workspace.tables), releases_spec()],
+        assets=[
+            *(asset_of(table, workspace, shadow=shadow) for shadow in (False, True) for table in workspace.tables),
+            releases_spec(),
+        ],
         asset_checks=[release_check(workspace)],
         jobs=[
-            define_asset_job("rebuild", AssetSelection.all(), description=REBUILD),
+            define_asset_job("rebuild", live_tables(workspace), description=REBUILD),
             *plan_jobs(workspace),
             rollback_job(workspace),
         ],

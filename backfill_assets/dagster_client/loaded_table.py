@@ -38,6 +38,15 @@ def name_of(key: Mapping[str, Any]) -> str:
     return "/".join(key["path"])
 
 
+# The assets of shadows are named after those of the tables.
+SHADOW = "shadow"
+
+
+def shadow_asset(table: str) -> str:
+    """The asset that builds a table in the shadow of a run's plan."""
+    return f"{SHADOW}/{table}"
+
+
 def step_of(table: str) -> str:
     """The key of the step that builds a table."""
     return table.replace("/", "__")

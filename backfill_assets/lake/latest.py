@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,7 @@ class Latest:
     `compared`: the last audit that held the rows against those that were accepted; not every audit can.
     `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
     `plans`: by plan, the partitions that it has built, whoever built them since; whole for the plan that was asked for.
+    `before`: of partitions that are rebuilt in a shadow, the accepted build that live has.
     """
 
     last: dict[Partition, Build] = field(default_factory=dict)
@@ -37,6 +39,12 @@ class Latest:
     audits: dict[Partition, Build] = field(default_factory=dict)
     compared: dict[Partition, Build] = field(default_factory=dict)
     plans: dict[str, set[Partition]] = field(default_factory=dict)
+    before: Mapping[Partition, Build] = field(default_factory=dict)
+
+    @cached_property
+    def reference(self) -> Mapping[Partition, Build]:
+        """What new builds are compared with: the accepted builds; live's, of partitions that a shadow has not built yet."""
+        return {**self.before, **self.accepted} if self.before else self.accepted
 
     def add(self, builds: Iterable[Build]) -> None:
         """Take in builds that may be later than those known."""
@@ -80,19 +88,39 @@ def _of_same_files(one: Build, other: Build) -> bool:
     return (one.data_files or one.delta_version) == (other.data_files or other.delta_version)
 
 
-def latest(ledger: Ledger, days: Days, columns: Iterable[str] = COLUMNS, plan: str = "") -> Latest:
+def latest(
+    ledger: Ledger,
+    days: Days,
+    columns: Iterable[str] = COLUMNS,
+    plan: str = "",
+    *,
+    until: Mapping[str, int] | None = None,
+) -> Latest:
     """The latest builds of these tables and days (None: all), and what `plan` has built, whether a crash left them out of the
-    ledger or not."""
+    ledger or not. With `until`, only those whose rows are in these versions of the tables."""
     files = ledger.files()
     rows = files.rows(list(columns), days)
+    if until is not None:
+        rows = rows.filter(_not_after(rows, until))
     builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
     builds.add(from_arrow(rows.take(_last_rows(rows))))
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):  # `rewritten` names its days; other tables have nothing to do with it
             later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
-            builds.add(build for build in later if of_table is None or build.day in of_table)
+            last = until.get(name, -1) if until is not None else None
+            builds.add(
+                build
+                for build in later
+                if (of_table is None or build.day in of_table) and (last is None or build.delta_version <= last)
+            )
     return builds
+
+
+def _not_after(rows: pa.Table, until: Mapping[str, int]) -> pa.ChunkedArray:
+    names = pa.array(list(until), pa.string())
+    last = pc.take(pa.array([*until.values(), -1], pa.int64()), pc.fill_null(pc.index_in(rows["table"], names), len(until)))
+    return pc.less_equal(rows["delta_version"], last)
 
 
 def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:

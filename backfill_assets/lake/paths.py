@@ -33,6 +33,10 @@ class Paths:
         return f"{self.root}/_releases"
 
     @property
+    def shadows(self) -> str:
+        return f"{self.root}/_shadow"
+
+    @property
     def plans(self) -> str:
         return f"{self.root}/_plans"
 

@@ -7,7 +7,8 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Protocol
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,30 @@ from backfill_assets.lake.slice import DataFile, Slice, files_of
 MAX_PATHS = 500
 # The file names Spark gives need no escaping; where another writer's do, Delta reads them.
 PLAIN_PATH = re.compile(r"[\w=./-]+", re.ASCII)
+
+
+class Rows(Protocol):
+    """Rows that can be read: how many bytes they are stored in, and the rows themselves."""
+
+    @property
+    def size(self) -> int: ...
+
+    def rows(self, spark: SparkSession) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class RowsOfSeveral:
+    """The rows of all `parts`; columns that one of them lacks are null there."""
+
+    parts: Sequence[Rows]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        frames = [part.rows(spark) for part in self.parts]
+        return reduce(lambda all_, frame: all_.unionByName(frame, allowMissingColumns=True), frames)
 
 
 @dataclass(frozen=True)

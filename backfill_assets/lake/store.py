@@ -1,18 +1,27 @@
-"""The tables of a lake: where they are, at which version, and the rows of a slice.
+"""The tables of a lake: where they are, at which version, what was built of them, and the rows of a slice.
 
 Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. They are written by `commit` alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
+from backfill_assets.calendar import Partition
+from backfill_assets.lake import lost_files
+from backfill_assets.lake.latest import COLUMNS, Latest, latest
 from backfill_assets.lake.ledger import Ledger, version_of
+from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.rewritten import rewritten_partitions
 
 if TYPE_CHECKING:
-    from backfill_assets.lake.reading import SliceReader
+    from backfill_assets.lake.reading import Rows
     from backfill_assets.lake.slice import Slice
 
 
@@ -37,7 +46,23 @@ class Lake:
         """The newest version of a table; -1 where there is none."""
         return version_of(self.path(name))
 
-    def reader(self, rows: Slice, columns: str) -> SliceReader:
+    def recover(self, tables: Collection[str]) -> None:
+        """Record what crashes left out of the ledger."""
+        recover_newest(self.ledger, tables)
+
+    def latest(self, days: Days, columns: Iterable[str] = COLUMNS, *, plan: str = "") -> Latest:
+        """The latest builds of these tables and days (None: all), and what `plan` has built."""
+        return latest(self.ledger, days, columns, plan)
+
+    def rewritten(self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]) -> dict[Partition, str]:
+        """The `accepted` partitions that do not hold the rows that were accepted, at these versions (None: now)."""
+        return rewritten_partitions(self.root, accepted, versions)
+
+    def lost_files(self, table: str, column: str, days: Collection[date], version: int | None = None) -> dict[date, str]:
+        """The days of a table whose files are not there any more as they were written, and what is the matter."""
+        return lost_files.lost_files(self.path(table), column, days, version)
+
+    def reader(self, rows: Slice, columns: str) -> Rows:
         """What reads a slice, as the rows of the declared `columns`."""
         from backfill_assets.lake.reading import SliceReader
 

@@ -19,12 +19,12 @@ from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 
 
-def metadata_of(table: Table, lake: Lake) -> dict[str, Any]:
-    """The metadata of a table's asset."""
+def metadata_of(table: Table, lake: Lake | None) -> dict[str, Any]:
+    """The metadata of a table's asset. `lake`: where the table is; None for a shadow's, which each plan has elsewhere."""
+    place = {"dagster/table_name": table.name.replace("/", "."), URI: Paths(lake.root).uri(table.name)} if lake else {}
     return {
         "dagster/column_schema": schema_of(table),
-        "dagster/table_name": table.name.replace("/", "."),
-        URI: Paths(lake.root).uri(table.name),
+        **place,
         "key": MetadataValue.text(", ".join(table.key) or "none: rows may be equal"),
         "partitioned by": table.partition_by,
         **code_reference(table),

@@ -15,6 +15,7 @@ from dagster import (
     AssetExecutionContext,
     AssetKey,
     AssetsDefinition,
+    AssetSelection,
     AssetSpec,
     BackfillPolicy,
     DailyPartitionsDefinition,
@@ -29,13 +30,13 @@ from dagster import (
 from pyspark.errors import AnalysisException
 
 from backfill_assets.calendar import Calendar, as_day
-from backfill_assets.dagster_client.loaded_table import step_of
+from backfill_assets.dagster_client.loaded_table import shadow_asset, step_of
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.lake.full_disk import full_disk_message, is_disk_full
 from backfill_assets.orchestration.asset_metadata import metadata_of
 from backfill_assets.orchestration.failure import failure_message
 from backfill_assets.orchestration.report import events_of
-from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of
+from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of, workspace_of_run
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.step.audit_built import audit_built, built_days
 from backfill_assets.step.step import Step
@@ -54,6 +55,10 @@ MAX_RETRIES, RETRY_AFTER_S = 2, 10.0
 ERRORS_OF_CODE = (AnalysisException, AttributeError, ImportError, NameError, TypeError)
 
 FRESHNESS = FreshnessPolicy.time_window(fail_window=timedelta(hours=36), warn_window=timedelta(hours=26))
+IN_SHADOW = (
+    "In the shadow of a plan: its days are built here unseen by readers, until the plan is published. "
+    "`backfill run --into shadow` opens one."
+)
 NO_DAYS = (
     "This run names no days. Nothing was computed. Choose the table's days and launch them; with force, those that are up to "
     "date are computed again too. (Checks alone, without the asset, need no days: they audit all days as they stand.)"
@@ -65,40 +70,51 @@ def partitions_of(calendar: Calendar) -> DailyPartitionsDefinition:
     return DailyPartitionsDefinition(start_date=str(calendar.first), end_date=end or None, timezone="UTC")
 
 
-def asset_key(table: Table) -> AssetKey:
-    return AssetKey(table.name.split("/"))
+def asset_key(table: Table, *, shadow: bool = False) -> AssetKey:
+    return AssetKey((shadow_asset(table.name) if shadow else table.name).split("/"))
 
 
-def spec_of(table: Table, workspace: Workspace, partitions: DailyPartitionsDefinition) -> AssetSpec:
+def live_tables(workspace: Workspace) -> AssetSelection:
+    """The assets of the tables in live."""
+    return AssetSelection.assets(*map(asset_key, workspace.tables))
+
+
+def spec_of(table: Table, workspace: Workspace, partitions: DailyPartitionsDefinition, *, shadow: bool = False) -> AssetSpec:
     """What Dagster shows of `table`, and the tables that it depends on."""
+    key = asset_key(table, shadow=shadow)
     return AssetSpec(
-        asset_key(table),
-        deps=[AssetDep(asset_key(other), partition_mapping=_mapping(window)) for other, window in table.windows()],
-        description=table.documentation,
-        group_name=table.name.split("/")[0],
+        key,
+        deps=[
+            AssetDep(asset_key(other, shadow=shadow), partition_mapping=_mapping(window)) for other, window in table.windows()
+        ],
+        description=f"{IN_SHADOW}\n\n{table.documentation}" if shadow else table.documentation,
+        group_name=key.path[0],
         code_version=table.version,
         owners=list(table.owners) or None,
         tags=table.tags,
         kinds={"pyspark", "deltalake"},
-        metadata=metadata_of(table, workspace.lake),
+        metadata=metadata_of(table, None if shadow else workspace.lake),
         partitions_def=partitions,
-        # A calendar that has ended gets no new days, and is never late.
-        freshness_policy=None if workspace.calendar.fixed_last else FRESHNESS,
+        # A calendar that has ended gets no new days, and is never late; a shadow has only the days of its plan.
+        freshness_policy=None if shadow or workspace.calendar.fixed_last else FRESHNESS,
         skippable=True,  # `events_of` yields its output, and materializes only the days that were accepted
     )
 
 
-def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
-    """The asset that builds `table`, day by day or over any range, with a check for each of its rules."""
-    partitions = partitions_of(workspace.calendar)
+def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> AssetsDefinition:
+    """The asset that builds `table`, day by day or over any range, with a check for each of its rules.
+
+    That of the `shadow` builds it in the shadow of its run's plan.
+    """
+    partitions, key = partitions_of(workspace.calendar), asset_key(table, shadow=shadow)
 
     @multi_asset(
-        name=step_of(table.name),
-        specs=[spec_of(table, workspace, partitions)],
+        name=step_of("/".join(key.path)),
+        specs=[spec_of(table, workspace, partitions, shadow=shadow)],
         check_specs=[
             AssetCheckSpec(
                 rule.name,
-                asset=asset_key(table),
+                asset=key,
                 description=rule.described(),
                 # Of the days that it refuses. The executor above lets the steps downstream run for the others.
                 blocking=rule.severity == "error",
@@ -115,13 +131,15 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
         if not names_days and context.selected_asset_keys:
             raise Failure(NO_DAYS, allow_retries=False)
         try:
-            request = request_of(context, options, plan_of(context, workspace), table)
+            plan = plan_of(context, workspace)
+            days = [as_day(key) for key in context.partition_keys] if names_days else []
+            target = workspace_of_run(plan, workspace, table, days, shadow=shadow)
+            request = request_of(context, options, plan, table)
             if names_days and not options.audit_only:
-                step = Step(table, workspace, request, lambda: spark.session(options.spark_conf))
-                result = step.run([as_day(key) for key in context.partition_keys])
+                result = Step(table, target, request, lambda: spark.session(options.spark_conf)).run(days)
             else:
-                days = [as_day(key) for key in context.partition_keys] if names_days else built_days(table, workspace)
-                result = audit_built(table, days, request, workspace, lambda: spark.session(options.spark_conf))
+                days = days or built_days(table, target)
+                result = audit_built(table, days, request, target, lambda: spark.session(options.spark_conf))
         except BackfillError as error:
             if isinstance(error, ServiceUnavailable):
                 try_again(context, error)
@@ -133,7 +151,7 @@ def asset_of(table: Table, workspace: Workspace) -> AssetsDefinition:
             if not isinstance(error, ERRORS_OF_CODE):
                 try_again(context, error)
             raise
-        yield from events_of(context, result, materialize=names_days)
+        yield from events_of(context, result, key, materialize=names_days)
         message = failure_message(result)
         if message:
             raise Failure(message, allow_retries=False)

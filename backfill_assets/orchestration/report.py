@@ -6,7 +6,7 @@ so the events are made here. This is the only file that uses Dagster's private A
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagster import (
@@ -38,13 +38,13 @@ from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 
 
-def events_of(context: AssetExecutionContext, result: StepResult, *, materialize: bool = True) -> Iterator[Any]:
-    """Every event of a step, in Dagster's order: materializations (where the run has the asset), check evaluations, outputs."""
+def events_of(context: AssetExecutionContext, result: StepResult, key: AssetKey, *, materialize: bool = True) -> Iterator[Any]:
+    """Every event of a step of the asset `key`, in Dagster's order: materializations (where the run has the asset), check
+    evaluations, outputs."""
     step = context.get_step_execution_context()
-    key = AssetKey(result.table.name.split("/"))
     accepted, failed = result.accepted(), result.failed()
     new, pointer = {id(build) for build in result.built}, context.instance.event_log_storage.get_maximum_record_id()
-    materialized = [materialization(result.table, build, new=id(build) in new, pointer=pointer) for build in accepted]
+    materialized = [materialization(key, result.table, build, new=id(build) in new, pointer=pointer) for build in accepted]
     if materialize:
         yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
     targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
@@ -65,7 +65,7 @@ def _outputs(step: Any) -> Iterator[Any]:
             yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name), checked))
 
 
-def materialization(table: Table, build: Build, *, new: bool, pointer: int | None) -> AssetMaterialization:
+def materialization(key: AssetKey, table: Table, build: Build, *, new: bool, pointer: int | None) -> AssetMaterialization:
     """The materialization of one day: figures as metadata; code, data and input versions as tags.
 
     `pointer` is the newest event that there was when the inputs had been read: Dagster calls the day unsynced ("has a new data
@@ -89,9 +89,9 @@ def materialization(table: Table, build: Build, *, new: bool, pointer: int | Non
     tags = {
         "dagster/code_version": build.code_version,
         "dagster/data_version": build.fingerprint,
-        **_input_tags(table, build.inputs, pointer),
+        **_input_tags(table, build.inputs, pointer, [*key.path[: -len(table.name.split("/"))]]),
     }
-    return AssetMaterialization(AssetKey(table.name.split("/")), partition=build.day.isoformat(), metadata=metadata, tags=tags)
+    return AssetMaterialization(key, partition=build.day.isoformat(), metadata=metadata, tags=tags)
 
 
 def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iterator[AssetCheckEvaluation]:
@@ -149,7 +149,9 @@ def _samples(builds: Iterable[Build]) -> dict[str, list[str]]:
     return {name: sorted(values)[:20] for name, values in merged.items() if values}
 
 
-def _input_tags(table: Table, inputs: Mapping[str, Mapping[str, str]], pointer: int | None) -> dict[str, str]:
+def _input_tags(
+    table: Table, inputs: Mapping[str, Mapping[str, str]], pointer: int | None, prefix: Sequence[str]
+) -> dict[str, str]:
     """For each table that is read, a hash of the fingerprints of its days that were read, and the newest event by then.
 
     A table that reads itself is reported with the days that it was computed from: of itself, no event is newer.
@@ -158,6 +160,7 @@ def _input_tags(table: Table, inputs: Mapping[str, Mapping[str, str]], pointer: 
     for other, _ in table.windows():
         days = inputs.get(other.name, {})
         fingerprints = " ".join(days[day] for day in sorted(days))
-        tags[f"dagster/input_data_version/{other.name}"] = hashlib.sha256(fingerprints.encode()).hexdigest()[:16]
-        tags[f"dagster/input_event_pointer/{other.name}"] = "NULL" if other is table or pointer is None else str(pointer)
+        asset = "/".join([*prefix, other.name])
+        tags[f"dagster/input_data_version/{asset}"] = hashlib.sha256(fingerprints.encode()).hexdigest()[:16]
+        tags[f"dagster/input_event_pointer/{asset}"] = "NULL" if other is table or pointer is None else str(pointer)
     return tags

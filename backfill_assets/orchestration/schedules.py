@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 
 from dagster import (
-    AssetSelection,
     RunRequest,
     ScheduleDefinition,
     ScheduleEvaluationContext,
@@ -21,6 +20,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
+from backfill_assets.orchestration.assets import live_tables
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.tables.graph import days_until_complete
 from backfill_assets.workspace import Workspace
@@ -55,7 +55,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         f"Builds what is missing or outdated in the {newest}, all tables in one run, and catches up on as many as "
         f"{CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
     )
-    job = define_asset_job("nightly", AssetSelection.all(), description=description)
+    job = define_asset_job("nightly", live_tables(workspace), description=description)
 
     @schedule(
         name="nightly",

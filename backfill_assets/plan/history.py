@@ -30,13 +30,17 @@ def refuse_rolled_back(plan_id: str, plans: Plans) -> None:
 
 
 def refuse_overlap(plan: Plan, plans: Plans) -> None:
-    """Guarded if a partition of this plan is in another one that is open. One that cannot be read cannot be run either."""
-    for plan_id in plans.open():
+    """Guarded if a partition of this plan is in another one that is open. One that cannot be read cannot be run either.
+
+    Plans into shadows do not meet: what changed in live meanwhile is looked at when one is published.
+    """
+    for plan_id in plans.open() if not plan.is_shadow else ():
         if plan_id != plan.id:
             try:
-                both = sorted(plan.partitions().keys() & plans.read(plan_id).partitions().keys())
+                other = plans.read(plan_id)
             except UsageError:
                 continue
+            both = [] if other.is_shadow else sorted(plan.partitions().keys() & other.partitions().keys())
             if both:
                 table, day = both[0]
                 raise Guarded(

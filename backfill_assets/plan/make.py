@@ -6,9 +6,8 @@ from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import WriteMode
-from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
@@ -16,6 +15,7 @@ from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
+from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import ROLLED_BACK, Plans
 from backfill_assets.step.request import write_mode_refused
@@ -37,9 +37,9 @@ class Planned:
 def latest_builds(workspace: Workspace, plan: str = "") -> Latest:
     """The latest builds of every partition of the workspace's tables, which of them somebody else wrote to since, and which
     partitions `plan` has built."""
-    builds = latest(workspace.lake.ledger, dict.fromkeys(workspace.names), plan=plan)
+    builds = workspace.lake.latest(dict.fromkeys(workspace.names), plan=plan)
     now = dict.fromkeys(workspace.names)
-    return replace(builds, rewritten=builds.differing() | rewritten_partitions(workspace.lake.root, builds.accepted, now))
+    return replace(builds, rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, now))
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
@@ -55,7 +55,9 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     status = status_of(workspace, workspace.tables, graph.calendar.days(), latest=builds, running=runs)
     selection = select(selector, graph, status.partitions)
     plans = Plans(workspace.lake.root)
-    plan = _new(selection, graph, request.options(settings.days_per_run), plans)
+    options = request.options(settings.days_per_run)
+    options = replace(options, into=into(options, selection.partitions, workspace.lake))
+    plan = _new(selection, graph, options, plans)
     guard(plan, workspace, yes=request.yes)
     history.refuse_overlap(plan, plans)
     tables = [table for table in workspace.tables if table.name in plan.code]

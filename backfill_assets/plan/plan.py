@@ -45,6 +45,8 @@ class Plan:
             for chunk in self.chunks
         ]
         options = asdict(self.options) | {"spark_conf": dict(sorted(self.options.spark_conf.items()))}
+        if not self.is_shadow:  # as in plans that were made before there were shadows
+            del options["into"]
         # Tables stay in the order in which they are built, inputs first, wherever the plan is read.
         return json.dumps(
             {
@@ -65,8 +67,17 @@ class Plan:
     def _partitions(self) -> dict[Partition, str]:
         return {(t, date.fromisoformat(day)): why for t, days in self.reasons.items() for day, why in days.items()}
 
+    @property
+    def is_shadow(self) -> bool:
+        """Whether it is built in a shadow, and published after."""
+        return self.options.into == "shadow"
+
     def days(self) -> list[date]:
         return sorted({day for _, day in self.partitions()})
+
+    def days_of(self, table: str) -> frozenset[date]:
+        """The days of a table."""
+        return frozenset(map(date.fromisoformat, self.reasons.get(table, ())))
 
     def forced_days(self, table: str) -> frozenset[date]:
         """The days of a table to compute even if nothing has changed: those requested with force, not those downstream."""
@@ -136,7 +147,7 @@ def read(text: str | bytes, plan_id: str) -> Plan:
             Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
             for n, chunk in enumerate(contents["chunks"])
         ]
-        options = PlanOptions(**contents["options"])
+        options = PlanOptions(**{"into": "live"} | contents["options"])
         plan = Plan(contents["code"], contents["reasons"], chunks, options, contents["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. {_GIVE_UP.format(plan_id)}") from None

@@ -10,6 +10,7 @@ from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, remaining_of
+from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -35,8 +36,9 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
         return {partition for partition, each in status.partitions.items() if each.state == State.UP_TO_DATE}
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
-        steps = running_steps(workspace.lake.root)  # before the ledger: what ends between the two counts as built
-        builds = latest_builds(workspace, plan.id)
+        building = workspace_of(plan, workspace)
+        steps = running_steps(building.lake.root)  # before the ledger: what ends between the two counts as built
+        builds = latest_builds(building, plan.id)
         ready, done = up_to_date(as_planned, builds), set[Partition]()
         if code_changed:
             ready, done = ready | up_to_date(tables, builds), builds.built_by(plan.id)

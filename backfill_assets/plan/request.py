@@ -13,6 +13,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.spark_conf import refuse_unlisted
 
 DayOrder = Literal["asc", "desc"]
+Into = Literal["auto", "live", "shadow"]
 # What a list of tables may hold.
 TABLES = "Tables, separated by commas: NAME, raw/*, +NAME, NAME+ (with what is up- or downstream), group:raw; all if not given."
 MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
@@ -39,6 +40,11 @@ class PlanOptions:
         "overwrite: replace the days. merge: update and insert by key, keep other rows; not of tables that read themselves.",
     )
     canary: int = option(2, "How many days to build first; the rest starts only if they succeed. 0 for none.", least=0)
+    into: Into = option(
+        "live",
+        "live: write the days at once. shadow: build them unseen, until they are published. auto: a shadow, if readers of a "
+        "release have any of these days.",
+    )
     retries: int = option(2, "How often runs that were killed or lost are launched again.", least=0)
     budget: str = option("", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given.")
     spark_conf: Mapping[str, str] = option(

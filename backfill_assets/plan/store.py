@@ -4,7 +4,6 @@ A file is written once and never changed, so no two writers can overwrite each o
 """
 
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
@@ -21,19 +19,20 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.locks import Locked, file_lock
 from backfill_assets.lake.paths import Paths, files_in
+from backfill_assets.lake.whole_file import write_whole
 from backfill_assets.plan.plan import Plan, read
 
 STAMP = "%Y%m%dT%H%M%S%f"
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
-PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
+PLANNED, OPEN, ROLLED_BACK, PUBLISHED, DISCARDED = "planned", "open", "rolled_back", "published", "discarded"
 # The events after which a plan is in another state.
-STATES = ("started", "ended", "cancelled", ROLLED_BACK)
+STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
 
 
 @dataclass(frozen=True)
 class Event:
     """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent), `ended`, `cancelled`,
-    `rolled_back`."""
+    `rolled_back`, `published` (from a shadow to live), `discarded` (its shadow was deleted)."""
 
     at: datetime
     kind: str
@@ -151,19 +150,7 @@ class Plans:
         return files_in(Paths(self.root).plans)
 
     def _write(self, folder: str, name: str, contents: str) -> None:
-        paths, files, target = Paths(self.root), self._files, f"{folder}/{name}.json".lstrip("/")
-        if not paths.is_local:  # an object appears when it is complete
-            # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake 1.6).
-            with files.open_output_stream(target, buffer_size=2**16) as out:
-                out.write(contents.encode())
-            return
-        Path(paths.plans, folder).mkdir(parents=True, exist_ok=True)
-        unfinished = Path(paths.plans, folder, f"_{name}.{secrets.token_hex(4)}.json")
-        with unfinished.open("w") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())  # after a power cut, a file that has its name has its contents
-        unfinished.replace(Path(paths.plans, target))
+        write_whole(Paths(self.root).plans, f"{folder}/{name}.json".lstrip("/"), contents)
 
     # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
     @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)

@@ -66,9 +66,10 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
     """The open plans that have partitions of tables which have changed. A plan that cannot be read cannot be run either."""
     for plan_id in state.plans:
         try:
-            days = Plans(root).read(plan_id).partitions()
+            plan = Plans(root).read(plan_id)
         except UsageError:
             continue
+        days = plan.partitions() if not plan.is_shadow else ()
         for name in (state.tables[changed].path for changed in state.changed):
             of_table = [day for table, day in days if table == name]
             if of_table:

@@ -14,7 +14,6 @@ from enum import StrEnum
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.commit import commit_and_record
-from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.restore import RestoreCommit
@@ -121,7 +120,7 @@ def _decisions(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -
     for build in workspace.lake.ledger.builds(of_plan):
         if build.succeeded:
             builds.setdefault(build.day, []).append(build)
-    by_others = {day: why for (_, day), why in latest(workspace.lake.ledger, of_plan).differing().items()}
+    by_others = {day: why for (_, day), why in workspace.lake.latest(of_plan).differing().items()}
     by_others |= rewritten(folder, [of_day[-1] for of_day in builds.values()])
     decided = {
         day: decision

@@ -21,6 +21,7 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
     with launcher.plans.exclusive(plan.id):
         refuse_without_daemons(launcher.dagster)
         history.start(plan, launcher.plans, launcher.now(), launcher.who)
+        rebuild.open_shadow()
         try:
             end = follow(rebuild.run())
         except ServiceUnavailable as gone:

@@ -15,7 +15,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import TIMEOUT_S, Dagster
 from backfill_assets.dagster_client.launched import RUN_FINISHED, Launched
-from backfill_assets.dagster_client.loaded_table import LoadedTable, step_of
+from backfill_assets.dagster_client.loaded_table import LoadedTable, shadow_asset, step_of
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.paths import Paths
 from backfill_assets.plan.plan import Plan
@@ -91,7 +91,8 @@ class Launcher:
         name = f"{chunk}-{secrets.token_hex(4)}"
         request = self.plans.note(self.plan.id, REQUESTED, self.now(), chunk=chunk, launch=name)
         try:
-            return self.dagster.launch(days, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk))
+            assets = {self._asset(table): of_table for table, of_table in days.items()}
+            return self.dagster.launch(assets, options=self._options(), tags=self._tags(chunk, name), title=self._title(chunk))
         except AnswerLost:
             launched = self._launched_as(name, request.at)
             if launched is None:  # the request never arrived, and may be sent again
@@ -136,13 +137,18 @@ class Launcher:
         """Whether a run was interrupted, or ended before the step of one of these tables had: killed, or never started."""
         runs = self.dagster.runs(launched)
         ended = {step["stepKey"] for run in runs for step in run["stepStats"] if step["status"] in STEP_ENDED}
-        unfinished = any(step_of(table) not in ended for table in tables)
+        unfinished = any(step_of(self._asset(table)) not in ended for table in tables)
         return not runs or any(run["status"] != "SUCCESS" and (INTERRUPTED in run["tags"] or unfinished) for run in runs)
 
     def failures(self, launched: Launched) -> dict[str, str]:
         """Why the steps of what was launched failed, by table."""
         messages = [self.dagster.failures(run["runId"]) for run in self.dagster.runs(launched)]
-        return {table: text.strip() for of_run in messages for table, text in of_run.items()}
+        by_asset = {asset: text.strip() for of_run in messages for asset, text in of_run.items()}
+        return {table: by_asset[asset] for table in self.plan.code if (asset := self._asset(table)) in by_asset}
+
+    def _asset(self, table: str) -> str:
+        """The asset that builds a table of the plan."""
+        return shadow_asset(table) if self.plan.is_shadow else table
 
     def _options(self) -> dict[str, Any]:
         options = self.plan.options

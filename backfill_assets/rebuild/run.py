@@ -6,7 +6,7 @@ cancellation or a refusal stops new launches; running chunks go on to their end.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,10 +32,11 @@ GIVE_UP_AFTER = timedelta(minutes=10)
 
 @dataclass
 class Rebuild:
-    """One command's work on a plan."""
+    """One command's work on a plan. `open_shadow` opens its shadow, if it is built in one."""
 
     launcher: Launcher
     read_remaining: ReadRemaining
+    open_shadow: Callable[[], None] = lambda: None
     running: dict[int, LaunchedChunk] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     launches: Counter[int] = field(default_factory=Counter)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.plan.history import refuse_rolled_back
 from backfill_assets.plan.read_remaining import remaining_reader
+from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import Launcher
 from backfill_assets.rebuild.run import Rebuild
@@ -25,4 +26,5 @@ def rebuild_of(
     plan = plans.read(plan_id)
     refuse_rolled_back(plan_id, plans)
     plan.refuse_other_code(workspace.code)
-    return Rebuild(Launcher(plan, dagster, plans, who, sleep), remaining_reader(plan, workspace))
+    launcher = Launcher(plan, dagster, plans, who, sleep)
+    return Rebuild(launcher, remaining_reader(plan, workspace), lambda: open_shadow(plan, workspace, who))

@@ -11,7 +11,7 @@ from datetime import date
 
 from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import SCHEMA
 from backfill_assets.lake.store import Lake
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, read_stale, report
@@ -30,7 +30,7 @@ def report_shown_wrong(up_to_date: Collection[Partition], graph: Graph, lake: La
     known = {name: read_materialized(dagster, name, of_table) for name, of_table in days.items()}
     known = with_stale(dagster, known, graph, up_to_date)
     wrong = [(name, day) for name, day in graph.in_order(up_to_date) if _is_shown_wrong(known[name], day)]
-    builds = latest(lake.ledger, _by_table(wrong), SCHEMA.names) if wrong else Latest()
+    builds = lake.latest(_by_table(wrong), SCHEMA.names) if wrong else Latest()
     right = builds.accepted.keys() - builds.refused()
     # Inputs first: what is reported later than its inputs is not stale.
     return report(dagster, [builds.accepted[partition] for partition in wrong if partition in right])

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 
 from pyspark.sql import DataFrame
 
+from backfill_assets.lake.latest import Latest
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
 from backfill_assets.quality.rule import Verdict
@@ -40,8 +41,8 @@ class Audited:
         return "; ".join(reasons)
 
 
-def audit(table: Table, computed: Computed, days: Sequence[date], accepted: AcceptedBuilds) -> dict[date, Audited]:
-    """Judge every one of `days`, in order, those without any row too."""
+def audit(table: Table, computed: Computed, days: Sequence[date], builds: Latest) -> dict[date, Audited]:
+    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before."""
     rows, faults = computed.after, computed.schema_mismatches
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
@@ -50,8 +51,8 @@ def audit(table: Table, computed: Computed, days: Sequence[date], accepted: Acce
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
-            trailing_rows=_trailing(table, day, accepted, audited),
-            compared_rows={t.name: b.rows for t in table.compared_with if (b := accepted.get((t.name, day)))},
+            trailing_rows=_trailing(table, day, builds.reference, audited),
+            compared_rows={t.name: b.rows for t in table.compared_with if (b := builds.accepted.get((t.name, day)))},
         )
         verdicts = [rule.verdict(profile) for rule in (table.rules[:1] if faults else table.rules)]
         failed += not all(verdict.passed for verdict in verdicts)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.latest import latest
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.lost_files import lost_files, unreadable_files
 from backfill_assets.lake.reading import schema_of
@@ -19,7 +19,6 @@ from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import Audited, audit
-from backfill_assets.step.inputs import AcceptedBuilds
 from backfill_assets.step.judge import verdicts_of
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import Computed
@@ -36,13 +35,13 @@ def audit_built(
     somebody else wrote to since. What is accepted stays so.
     """
     lake, version = workspace.lake, workspace.lake.version(table.name)
-    known = latest(lake.ledger, _relevant(table, days), SCHEMA.names)
+    known = lake.latest(_relevant(table, days), SCHEMA.names)
     accepted, differing = known.accepted, known.differing()
     built = {day: accepted[table.name, day] for day in days if (table.name, day) in accepted}
     lost = rewritten(lake.path(table.name), built.values(), version)
     blocked = {day: "it was never built" for day in days if day not in built} | lost
     to_audit = sorted(built.keys() - lost.keys())
-    judged, unreadable = _judge_readable(table, to_audit, version, accepted, workspace, spark)
+    judged, unreadable = _judge_readable(table, to_audit, version, known, workspace, spark)
     at = lake.ledger.next_time(table.name)
     builds = [
         _recorded(built[day], table, request, f"{ROWS_DIFFER}: {unreadable[day]}", built[day].fingerprint)
@@ -59,7 +58,7 @@ def _judge_readable(
     table: Table,
     days: Sequence[date],
     version: int,
-    accepted: AcceptedBuilds,
+    builds: Latest,
     workspace: Workspace,
     spark: Callable[[], SparkSession],
 ) -> tuple[dict[date, Audited], dict[date, str]]:
@@ -69,7 +68,7 @@ def _judge_readable(
 
     def judged() -> dict[date, Audited]:
         readable = tuple(day for day in days if day not in unreadable)
-        return _audited(table, Slice(table.name, column, readable, version), accepted, workspace, spark) if readable else {}
+        return _audited(table, Slice(table.name, column, readable, version), builds, workspace, spark) if readable else {}
 
     try:
         return judged(), unreadable
@@ -82,7 +81,7 @@ def _judge_readable(
 
 
 def _audited(
-    table: Table, rows_of: Slice, accepted: AcceptedBuilds, workspace: Workspace, spark: Callable[[], SparkSession]
+    table: Table, rows_of: Slice, builds: Latest, workspace: Workspace, spark: Callable[[], SparkSession]
 ) -> dict[date, Audited]:
     session, lake = spark(), workspace.lake
     rows = lake.reader(rows_of, table.columns).rows(session)
@@ -91,12 +90,12 @@ def _audited(
     rows = rows.select(*[f"`{name}`" for name in declared.names if name in rows.columns])
     faults = schema_mismatches(rows.schema, declared)
     nothing = FileCommit(lake.path(table.name), table.partition_by, [], "")
-    return audit(table, Computed(rows, nothing, faults), rows_of.days, accepted)
+    return audit(table, Computed(rows, nothing, faults), rows_of.days, builds)
 
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:
     """The days of the calendar that have an accepted build."""
-    accepted = latest(workspace.lake.ledger, {table.name: None}).accepted
+    accepted = workspace.lake.latest({table.name: None}).accepted
     return workspace.calendar.clip(sorted(day for _, day in accepted))
 
 

@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from backfill_assets.errors import Conflict, InputsChanged
 from backfill_assets.lake.commit import Commit, commit_and_record
-from backfill_assets.lake.latest import Latest, latest
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_locked
@@ -51,7 +51,7 @@ def _after_others(
     passed = [each for each in judgements if each.outcome != "failed"]
     days = {each.day for each in passed}
     looked_at = days_of_inputs(table, days, workspace.calendar)
-    known = latest(ledger, looked_at | {name: days | looked_at.get(name, set())})
+    known = workspace.lake.latest(looked_at | {name: days | looked_at.get(name, set())})
     now, computed = known.accepted, {each.day for each in judgements}
     _refuse_changed_inputs(table, passed, computed, now, workspace)
     moved = {day for day in days if _commit_of(now, name, day) != _commit_of(accepted, name, day)}

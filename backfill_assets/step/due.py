@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from types import MappingProxyType
 
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import SourceError
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, tables_read
@@ -38,23 +38,23 @@ def days_due(
     days: Sequence[date],
     workspace: Workspace,
     *,
-    accepted: AcceptedBuilds,
+    builds: Latest,
     force: Collection[date] = (),
     already: Collection[date] = (),
     failed: Collection[Partition] = (),
-    rewritten: Mapping[Partition, str] = MappingProxyType({}),
     accept: str = "",
     write_mode: WriteMode = "overwrite",
 ) -> Due:
     """Sort `days`, in order.
 
-    `force` are days to compute even if nothing has changed; `already`, days that this run has appended before (append_once);
-    `failed`, partitions that block what needs them although an earlier version of them is accepted; `rewritten`, partitions
-    whose rows are not those that were accepted: they are computed again, and nothing is computed from them before; `accept`,
+    `builds` are the latest ones; partitions that were `rewritten` since are computed again, and nothing is computed from them
+    before. `force` are days to compute even if nothing has changed; `already`, days that this run has appended before
+    (append_once); `failed`, partitions that block what needs them although an earlier version of them is accepted; `accept`,
     files that may be empty or missing.
     """
-    calendar, due = workspace.calendar, Due(rewritten=[day for name, day in rewritten if name == table.name])
-    delivered = delivered_for(table, days, workspace.area, accepted, accept)
+    calendar, accepted, rewritten = workspace.calendar, builds.accepted, builds.rewritten
+    due = Due(rewritten=[day for name, day in rewritten if name == table.name])
+    delivered = delivered_for(table, days, workspace.area, builds.reference, accept)
     for day in sorted(days):
         if (table.name, day) not in accepted and (why := incomplete(table, day, calendar)):
             due.not_due[day] = f"not due yet: {why}"

@@ -14,7 +14,6 @@ from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import NO_DAY, remove, write, write_table
-from backfill_assets.lake.latest import latest
 from backfill_assets.lake.merge import MergeCommit
 from backfill_assets.lake.reading import read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
@@ -91,7 +90,7 @@ def compute_days(
 
 
 def _built_by_this_code(table: Table, workspace: Workspace) -> set[date]:
-    accepted = latest(workspace.lake.ledger, {table.name: None}).accepted
+    accepted = workspace.lake.latest({table.name: None}).accepted
     return {day for (_, day), build in accepted.items() if build.code_version == table.version}
 
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from backfill_assets.calendar import Partition
-from backfill_assets.lake.latest import Latest, latest
-from backfill_assets.lake.lost_files import lost_files
-from backfill_assets.lake.recovery import recover_newest
-from backfill_assets.lake.rewritten import never_accepted, rewritten_partitions
+from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.rewritten import never_accepted
 from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.due import Due
@@ -41,18 +39,15 @@ def snapshot(table: Table, days: Sequence[date], request: StepRequest, workspace
     No commit came between the builds and the versions: the builds' fingerprints are those of the rows at these versions.
     """
     lake, relevant = workspace.lake, partitions_looked_at(table, days, request, workspace)
-    recover_newest(lake.ledger, relevant)
+    lake.recover(relevant)
     versions, before, builds = _versions(table, lake), None, Latest()
     while versions != before:
-        before, builds = versions, latest(lake.ledger, relevant, plan=request.plan)
+        before, builds = versions, lake.latest(relevant, plan=request.plan)
         if request.plan and (more := inputs_of_failed(table, builds, workspace)):
-            builds = latest(
-                lake.ledger,
-                {name: relevant.get(name, set()) | more.get(name, set()) for name in {*relevant, *more}},
-                plan=request.plan,
-            )
+            wider = {name: relevant.get(name, set()) | more.get(name, set()) for name in {*relevant, *more}}
+            builds = lake.latest(wider, plan=request.plan)
         versions = _versions(table, lake)
-    rewritten = rewritten_partitions(lake.root, builds.accepted, versions)
+    rewritten = lake.rewritten(builds.accepted, versions)
     if request.write_mode != "overwrite":  # rows that are kept must be ours
         unknown = never_accepted(
             lake.path(table.name), days, {day for name, day in builds.accepted if name == table.name}, versions[table.name]
@@ -80,7 +75,7 @@ def lost_partitions(table: Table, due: Due, start: Snapshot, workspace: Workspac
     return {
         (name, day): why
         for name, of_table in looked_at.items()
-        for day, why in lost_files(workspace.lake.path(name), columns[name], of_table, versions[name]).items()
+        for day, why in workspace.lake.lost_files(name, columns[name], of_table, versions[name]).items()
     }
 
 

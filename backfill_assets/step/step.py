@@ -14,7 +14,6 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import InputsChanged, NotRecorded, UsageError
-from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
@@ -84,11 +83,10 @@ class Step:
             self.table,
             days,
             self.workspace,
-            accepted=start.builds.accepted,
+            builds=start.builds,
             force={*force, *self.request.forced(self.table, days, start.builds)},
             already=self._appended(days),
             failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
-            rewritten=start.builds.rewritten,
             accept=self.request.accept,
             write_mode=self.request.write_mode,
         )
@@ -97,7 +95,7 @@ class Step:
         """The accepted builds of days that need no computing, with everything recorded of them, to be reported again."""
         if not days:
             return []
-        builds = latest(self.workspace.lake.ledger, {self.table.name: days}, SCHEMA.names).accepted
+        builds = self.workspace.lake.latest({self.table.name: days}, SCHEMA.names).accepted
         return [builds[self.table.name, day] for day in days]
 
     def _appended(self, days: Sequence[date]) -> frozenset[date]:
@@ -165,7 +163,7 @@ class Step:
         spark = self.spark()
         read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
         with compute_days(table, due.compute, request, workspace, spark=spark, read=read, version=start.version) as rows:
-            audited = audit(table, rows, due.compute, accepted)
+            audited = audit(table, rows, due.compute, start.builds)
             judgements = judge_days(table, due, audited, accepted)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)
 

@@ -236,8 +236,8 @@ class Server:
             )
             for day in days:  # by the day, so that one of a table that reads itself falls with the day before it
                 failed = failed_partitions(table, request, self.record, self.workspace)
-                accepted, force = self.record.accepted, request.forced(table, [day], self.record)
-                due = days_due(table, [day], self.workspace, accepted=accepted, force=force, failed=failed)
+                force = request.forced(table, [day], self.record)
+                due = days_due(table, [day], self.workspace, builds=self.record, force=force, failed=failed)
                 if not due.compute:
                     continue
                 self.built[table.name, day] += 1

@@ -152,7 +152,7 @@ def test_a_day_is_up_to_date_exactly_when_a_step_would_not_compute_it(record):
     status = status_of(workspace, CHAIN, CALENDAR.days(), latest=Latest(accepted, accepted))
     for table in CHAIN:
         for at in CALENDAR.days():
-            due = days_due(table, [at], workspace, accepted=accepted)
+            due = days_due(table, [at], workspace, builds=Latest(accepted, accepted))
             known = status.partitions[table.name, at].state == State.UP_TO_DATE
             blocked = at in due.blocked and (table.name, at) in accepted
             assert known == (at in due.up_to_date) or blocked

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.lake.latest import Latest
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.inputs import partitions_changed
 from backfill_assets.step.request import StepRequest
@@ -15,10 +16,9 @@ from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date,
 from tests.plan.workspaces import workspace_of
 
 
-def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, **options) -> Due:
-    return days_due(
-        what, days(*numbers), workspace_of([raw, updates, outages, history], calendar), accepted=accepted, **options
-    )
+def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, rewritten=None, **options) -> Due:
+    builds = Latest(accepted, accepted, rewritten or {})
+    return days_due(what, days(*numbers), workspace_of([raw, updates, outages, history], calendar), builds=builds, **options)
 
 
 def test_a_day_without_its_inputs_is_blocked_and_says_what_it_needs():

@@ -1,0 +1,143 @@
+"""The shadow of a plan: a lake of its own with the plan's partitions only. Every other one is read from live as it stood.
+
+It is at `<lake>/_shadow/<plan>`, with tables, a ledger and locks of its own. Opening it writes down live's versions and copies
+nothing; to discard it is to delete the folder. Whoever works on a lake works on a shadow in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyarrow.fs import FileType
+
+from backfill_assets.calendar import Partition
+from backfill_assets.lake.latest import COLUMNS, Latest, latest
+from backfill_assets.lake.ledger_files import Days
+from backfill_assets.lake.paths import Paths, files_in
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.slice import Slice
+from backfill_assets.lake.store import Lake
+from backfill_assets.lake.whole_file import read_file, write_whole
+
+if TYPE_CHECKING:
+    from backfill_assets.lake.reading import Rows
+
+BASE = "base.json"
+
+
+@dataclass(frozen=True)
+class Base:
+    """Live as a shadow reads it: the version of every table (-1: there was none), since when, and who opened it."""
+
+    versions: Mapping[str, int]
+    at: datetime
+    who: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps({"tables": dict(self.versions), "at": self.at.isoformat(), "who": self.who})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Base:
+        fields: dict[str, Any] = json.loads(text)
+        return cls(fields["tables"], datetime.fromisoformat(fields["at"]), fields["who"])
+
+
+@dataclass(frozen=True)
+class Shadow(Lake):
+    """The overlay: partitions that are `covered` are the shadow's own, the others those of `live` at `base`.
+
+    The version of a table is that of the shadow's own, since live's is fixed.
+    """
+
+    live: Lake
+    base: Base
+    covered: Mapping[str, frozenset[date]]
+
+    def recover(self, tables: Collection[str]) -> None:
+        super().recover(tables)
+        self.live.recover(tables)
+
+    def latest(self, days: Days, columns: Iterable[str] = COLUMNS, *, plan: str = "") -> Latest:
+        """As of any lake. Of covered partitions, `reference` has the builds of live: what was accepted before."""
+        columns = tuple(columns)
+        own, below = latest(self.ledger, days, columns, plan), latest(self.live.ledger, days, columns, until=self.base.versions)
+        return Latest(
+            self._over(own.last, below.last),
+            self._over(own.accepted, below.accepted),
+            audits=self._over(own.audits, below.audits),
+            compared=self._over(own.compared, below.compared),
+            plans=own.plans,
+            before={partition: build for partition, build in below.accepted.items() if self.covers(partition)},
+        )
+
+    def rewritten(self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]) -> dict[Partition, str]:
+        own = {partition: build for partition, build in accepted.items() if self.covers(partition)}
+        below = {partition: build for partition, build in accepted.items() if partition not in own}
+        at_base = {name: self._base(name) for name in versions}
+        return super().rewritten(own, versions) | self.live.rewritten(below, at_base)
+
+    def lost_files(self, table: str, column: str, days: Collection[date], version: int | None = None) -> dict[date, str]:
+        own, below = self._divided(table, days)
+        return super().lost_files(table, column, own, version) | self.live.lost_files(table, column, below, self._base(table))
+
+    def reader(self, rows: Slice, columns: str) -> Rows:
+        from backfill_assets.lake.reading import RowsOfSeveral
+
+        own, below = self._divided(rows.table, rows.days)
+        slices = (
+            super().reader(Slice(rows.table, rows.column, tuple(own), rows.version), columns),
+            self.live.reader(Slice(rows.table, rows.column, tuple(below), self._base(rows.table)), columns),
+        )
+        parts = [part for part, days in zip(slices, (own, below), strict=True) if days]
+        return RowsOfSeveral(parts) if len(parts) > 1 else (parts or slices)[0]
+
+    def covers(self, partition: Partition) -> bool:
+        return partition[1] in self.covered.get(partition[0], ())
+
+    def discard(self) -> None:
+        """Delete the shadow, whether it was opened or not."""
+        files = files_in(self.live.paths.shadows)
+        name = self.root.rpartition("/")[2]
+        if files.get_file_info(name).type != FileType.NotFound:
+            files.delete_dir(name)
+
+    def _divided(self, table: str, days: Collection[date]) -> tuple[list[date], list[date]]:
+        covered = self.covered.get(table, frozenset())
+        return [day for day in days if day in covered], [day for day in days if day not in covered]
+
+    def _over(self, own: Mapping[Partition, Build], below: Mapping[Partition, Build]) -> dict[Partition, Build]:
+        return {partition: build for partition, build in below.items() if not self.covers(partition)} | {
+            partition: build for partition, build in own.items() if self.covers(partition)
+        }
+
+    def _base(self, table: str) -> int:
+        return self.base.versions.get(table, -1)
+
+
+def shadow_root(root: str, plan: str) -> str:
+    return f"{Paths(root).shadows}/{plan}"
+
+
+def read_base(root: str, plan: str) -> Base | None:
+    """The versions of live that the shadow of a plan reads; None if it is not open."""
+    text = read_file(shadow_root(root, plan), BASE)
+    return Base.from_json(text) if text else None
+
+
+def write_base(root: str, plan: str, versions: Mapping[str, int], who: str) -> Base:
+    """Open the shadow of a plan on these versions of live, or move it to them."""
+    base = Base(versions, datetime.now(UTC), who)
+    write_whole(shadow_root(root, plan), BASE, base.to_json())
+    return base
+
+
+def open_shadows(root: str) -> list[str]:
+    """The plans that have a shadow."""
+    from pyarrow.fs import FileSelector
+
+    listed = files_in(Paths(root).shadows).get_file_info(FileSelector("", allow_not_found=True))
+    return sorted(info.base_name for info in listed if info.type == FileType.Directory)

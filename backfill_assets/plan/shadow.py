@@ -1,0 +1,74 @@
+"""Where a plan builds: in live, or in a shadow of its own, which readers do not see until it is published."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.locks import writing
+from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
+from backfill_assets.lake.store import Lake
+from backfill_assets.lake.table_state import day_files
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import Into, PlanOptions
+from backfill_assets.plan.store import PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.workspace import Workspace
+
+
+def into(options: PlanOptions, partitions: Mapping[Partition, str], lake: Lake) -> Into:
+    """Where a plan of these partitions builds: as asked for; else in a shadow if readers of a release have any of them.
+
+    UsageError for what a shadow cannot do.
+    """
+    if options.into == "shadow" and options.write_mode != "overwrite":
+        raise UsageError(
+            f"A shadow has no rows that {options.write_mode} could keep. Nothing was planned. Leave out --write-mode, or plan "
+            "with --into live."
+        )
+    if options.into != "auto":
+        return options.into
+    return "shadow" if options.write_mode == "overwrite" and _are_released(partitions, lake) else "live"
+
+
+def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
+    newest = Releases(lake.root).newest()
+    for name, (path, version) in newest.tables.items() if newest else ():
+        days = {day for table, day in partitions if table == name}
+        table = open_table(lake.path(path), version) if days else None
+        if table and any(day_files(table, days)):
+            return True
+    return False
+
+
+def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
+    """Write down the versions of live that a plan into a shadow reads, unless that was done before."""
+    lake = workspace.lake
+    if plan.is_shadow:
+        with writing(lake.root, f"_shadow/{plan.id}"):
+            if read_base(lake.root, plan.id) is None:
+                write_base(lake.root, plan.id, live_versions(workspace), who)
+
+
+def live_versions(workspace: Workspace) -> dict[str, int]:
+    """The version of every table of live now; -1 where there is none."""
+    return {name: workspace.lake.version(name) for name in workspace.names}
+
+
+def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
+    """The workspace in which a plan builds: live, or with the plan's shadow as its lake, until that is published."""
+    if not plan.is_shadow or Plans(workspace.lake.root).state(plan.id) in (PUBLISHED, ROLLED_BACK):
+        return workspace
+    return replace(workspace, lake=shadow_of(plan, workspace))
+
+
+def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Shadow:
+    """The shadow of a plan, on the versions of live that were written down when it was opened, or on another `base`.
+
+    One that is not open reads live as it is now.
+    """
+    live = workspace.lake
+    base = base or read_base(live.root, plan.id) or Base(live_versions(workspace), datetime.now(UTC))
+    return Shadow(shadow_root(live.root, plan.id), live, base, {name: plan.days_of(name) for name in plan.reasons})
