@@ -5,27 +5,28 @@ from datetime import datetime
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.locks import writing
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import PLANNED, ROLLED_BACK, Plans
+from backfill_assets.plan.store import DISCARDED, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
     """Record that a plan is started; Guarded, and nothing is recorded, if a partition of it is in another open plan.
-    UsageError if it was rolled back.
+    UsageError if it was published, discarded or rolled back.
 
     Both under a lock of the lake, so that of two plans started at the same moment one is refused. In an object store there is
     no lock: there both may start, and their runs build the same partitions one after the other.
     """
-    refuse_rolled_back(plan.id, plans)
+    refuse_ended(plan.id, plans)
     with writing(plans.root, "_plans"):
         refuse_overlap(plan, plans)
         plans.note(plan.id, "started", at, who=who)
 
 
-def refuse_rolled_back(plan_id: str, plans: Plans) -> None:
-    """UsageError for a plan that was rolled back: what it has built, it would take for done."""
-    if plans.state(plan_id) == ROLLED_BACK:
+def refuse_ended(plan_id: str, plans: Plans) -> None:
+    """UsageError for a plan that was published, discarded or rolled back: what it has built, it would take for done."""
+    if (state := plans.state(plan_id)) in (PUBLISHED, DISCARDED, ROLLED_BACK):
         raise UsageError(
-            f"Plan {plan_id} was rolled back, and is not carried out again. Nothing was started. Plan anew: `backfill plan`."
+            f"Plan {plan_id} was {state.replace('_', ' ')}, and is not carried out again. Nothing was started. Plan anew: "
+            "`backfill plan`."
         )
 
 
@@ -65,6 +66,6 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     states = {known: plans.state(known) for known in plans.ids()}
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:
-        finished = ("done", "cancelled", ROLLED_BACK)  # meant without a name only if no other ended
+        finished = ("done", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)  # meant without a name only if no other ended
         return max(ended, key=lambda known: (states[known] not in finished, plans.events(known)[-1].at))
     raise UsageError("Which plan? None was started yet. Nothing was done. Name one; see `backfill list`.")

@@ -17,7 +17,7 @@ from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import status_of
-from backfill_assets.plan.store import ROLLED_BACK, Plans
+from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -96,7 +96,9 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
     What a plan has built it does not force again, so that one that was cancelled and is asked for again is a new one too.
     """
     plan = make(selection, graph, options)
-    ended = ("done", ROLLED_BACK) if not options.force else ("done", ROLLED_BACK, "cancelled")
+    ended = {PUBLISHED, DISCARDED, ROLLED_BACK} | ({"cancelled"} if options.force else set())
+    if not plan.is_shadow:  # what is done in a shadow waits to be published
+        ended.add("done")
     while plans.state(plan.id) in ended:
         plan = make(selection, graph, options, repeat=plan.repeat + 1)
     return plan

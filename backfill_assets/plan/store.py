@@ -6,7 +6,7 @@ A file is written once and never changed, so no two writers can overwrite each o
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,15 +24,20 @@ from backfill_assets.plan.plan import Plan, read
 
 STAMP = "%Y%m%dT%H%M%S%f"
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
-PLANNED, OPEN, ROLLED_BACK, PUBLISHED, DISCARDED = "planned", "open", "rolled_back", "published", "discarded"
+PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
+PUBLISHING, PUBLISHED, DISCARDED = "publishing", "published", "discarded"
 # The events after which a plan is in another state.
-STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHED, DISCARDED)
+STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
+
+
+# Those after which a plan from a shadow is, or is not, in live.
+OF_LIVE = (PUBLISHING, PUBLISHED, ROLLED_BACK)
 
 
 @dataclass(frozen=True)
 class Event:
     """An event of a plan: `started`, `requested` (the launch of a chunk, before it is sent), `ended`, `cancelled`,
-    `rolled_back`, `published` (from a shadow to live), `discarded` (its shadow was deleted)."""
+    `rolled_back`, `publishing` and `published` (from a shadow to live), `discarded` (its shadow was deleted)."""
 
     at: datetime
     kind: str
@@ -84,10 +89,14 @@ class Plans:
         """The ids of the plans that are open. Only names of files are read: one that cannot be read concerns its own plan."""
         return [plan_id for plan_id in self.ids() if self._last(plan_id)[0] == "started"]
 
-    def _last(self, plan_id: str) -> tuple[str, fs.FileInfo | None]:
+    def half_published(self) -> list[str]:
+        """The ids of the plans whose publication was begun, and neither finished nor taken back."""
+        return [plan_id for plan_id in self.ids() if self._last(plan_id, OF_LIVE)[0] == PUBLISHING]
+
+    def _last(self, plan_id: str, among: Collection[str] = STATES) -> tuple[str, fs.FileInfo | None]:
         """The kind and the file of the last event that changed the state of a plan; "" if there is none."""
         kinds = [(file.base_name.split("-")[1], file) for file in self._event_files(plan_id)]
-        return next(((kind, file) for kind, file in reversed(kinds) if kind in STATES), ("", None))
+        return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", None))
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.

@@ -18,12 +18,14 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class LiveState:
-    """The newest release, when tables were last released, the tables as they would be released now, and the open plans."""
+    """The newest release, when tables were last released, the tables as they would be released now, the open plans,
+    and those that are published only in part."""
 
     newest: Release | None
     since: datetime
     tables: Mapping[str, TableVersion]
     plans: tuple[str, ...]
+    half_published: tuple[str, ...] = ()
 
     @property
     def changed(self) -> list[str]:
@@ -35,15 +37,17 @@ class LiveState:
 def last_commits(workspace: Workspace) -> str:
     """Another text whenever a table, the ledger or the releases were written, or a plan was opened or ended. Opens no table."""
     paths = workspace.lake.paths
+    plans = Plans(paths.root)
     commits = [last_commit(path) for path in (paths.releases, paths.ledger, *map(paths.table, workspace.names))]
-    return hashlib.sha256(json.dumps([commits, Plans(paths.root).open()]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([commits, plans.open(), plans.half_published()]).encode()).hexdigest()[:16]
 
 
 def live_state(workspace: Workspace) -> LiveState:
     """The state now. Raises TableUnreadable for a table whose log cannot be read."""
     root = workspace.lake.root
-    newest, plans = Releases(root).newest(), tuple(Plans(root).open())
-    return LiveState(newest, _last_released(newest, Releases(root)), live_tables(workspace, newest), plans)
+    newest, plans = Releases(root).newest(), Plans(root)
+    live, half = live_tables(workspace, newest), tuple(plans.half_published())
+    return LiveState(newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half)
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:

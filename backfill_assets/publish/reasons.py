@@ -63,17 +63,23 @@ def running(root: str, runs: Iterable[str] = ()) -> list[Reason]:
 
 
 def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
-    """The open plans that have partitions of tables which have changed. A plan that cannot be read cannot be run either."""
-    for plan_id in state.plans:
+    """The open plans that have partitions of tables which have changed, those in a shadow while they are being published.
+
+    A plan that cannot be read cannot be run either.
+    """
+    for plan_id in dict.fromkeys([*state.plans, *state.half_published]):
         try:
             plan = Plans(root).read(plan_id)
         except UsageError:
             continue
-        days = plan.partitions() if not plan.is_shadow else ()
+        published = plan_id in state.half_published
+        days = plan.partitions() if published or not plan.is_shadow else ()
         for name in (state.tables[changed].path for changed in state.changed):
             of_table = [day for table, day in days if table == name]
             if of_table:
                 why = f"in plan {plan_id}, which is open: `backfill resume {plan_id}`, or `backfill cancel {plan_id}`"
+                if published:
+                    why = f"in plan {plan_id}, which is published in part: `backfill publish {plan_id}` finishes it"
                 yield Reason(Cause.PLAN, why, name, _in_order(of_table))
 
 

@@ -21,7 +21,7 @@ from backfill_assets.lake.rewritten import rewritten
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import OPEN, PLANNED, ROLLED_BACK, Plans
+from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -75,6 +75,11 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
     state = plans.state(plan.id)
     if state == PLANNED:
         raise UsageError(f"Plan {plan.id} was never started. Nothing was restored: it has built nothing.")
+    if plan.is_shadow and state not in (PUBLISHED, ROLLED_BACK) and plan.id not in plans.half_published():
+        raise UsageError(
+            f"Plan {plan.id} is in its shadow, and has changed nothing in live. Nothing was restored. `backfill discard "
+            f"{plan.id}` deletes the shadow."
+        )
     if state == OPEN:
         raise Guarded(
             f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume {plan.id}`), or cancel it first: "

@@ -18,12 +18,13 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write_table
-from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import files_of
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.shadow import open_shadow
+from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.rollback import Decision, Kind, roll_back
 from backfill_assets.tables.declaration import Table
@@ -67,29 +68,57 @@ class Site:
         self.plans.note(plan.id, "ended", NOW, ending="done")
         return plan
 
+    def shadow_plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
+        """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended."""
+        reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
+        plan = Plan(dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow"))
+        self.plans.keep(plan)
+        self.plans.note(plan.id, "started", NOW, who="ada")
+        open_shadow(plan, self.workspace, "ada")
+        self.plans.note(plan.id, "ended", NOW, ending="done")
+        return plan
+
     @property
     def plans(self) -> Plans:
         return Plans(str(self.root))
 
     def write(
-        self, values: Mapping[date, int], *, table: str = A.name, plan: str = "", code: str = "1", more: str = ""
+        self,
+        values: Mapping[date, int],
+        *,
+        table: str = A.name,
+        plan: str = "",
+        code: str = "1",
+        more: str = "",
+        into: Plan | None = None,
     ) -> list[Build]:
-        """Write days in one commit, by a plan or by a night; one whose value is the same is recorded as unchanged."""
+        """Write days in one commit, by a plan or by a night; one whose value is the same is recorded as unchanged.
+
+        With `into`, they are written to the shadow of that plan. Days of B are recorded with the fingerprints of A's.
+        """
         self.runs["run"] += 1
-        now, folder = self.values(table), str(self.root / table)
+        lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
+        plan = into.id if into else plan
+        now, folder = {} if into else self.values(table), lake.path(table)
         rows = [(value, at) for at, value in values.items() for _ in range(value)]
         data = {"n": pa.array([v for v, _ in rows], pa.int64()), self.column: pa.array([at for _, at in rows], pa.date32())}
         data |= {more: pa.array([f"{v}" for v, _ in rows], pa.string())} if more else {}
         files = write_table(pa.table(data), folder, self.column)
 
         def decide() -> list[Build]:
-            ledger = self.workspace.lake.ledger
-            at, known, run = ledger.next_time(table), latest(ledger, {table: None}).accepted, f"run{self.runs['run']}"
+            ledger = lake.ledger
+            at, known, run = (
+                ledger.next_time(table),
+                lake.latest({table: None, A.name: None}).accepted,
+                f"run{self.runs['run']}",
+            )
             builds = []
             for of, value in values.items():
                 # An unchanged build names the commit of its rows.
                 same = known.get((table, of)) if now.get(of) == value else None
                 there: dict[str, Any] = {"delta_version": same.delta_version, "data_files": same.data_files} if same else {}
+                read = known.get((A.name, of)) if table == B.name else None
+                there["inputs"] = {A.name: {str(of): read.fingerprint}} if read else {}
                 there["outcome"] = "unchanged" if same else "accepted"
                 made = Build(table, of, "accepted", run, code, fingerprint=f"{value}{more}", rows=value, plan=plan, at=at)
                 builds.append(replace(made, **there))
@@ -98,7 +127,7 @@ class Site:
         accepted = {at for at, value in values.items() if now.get(at) != value}
         kept = [file for file in files if file.day in accepted]
         commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else [])))
-        return commit_and_record(str(self.root), table, decide, commit)
+        return commit_and_record(lake.root, table, decide, commit)
 
     def values(self, table: str = A.name) -> dict[date, int]:
         """The value of every day that has rows, read from the table; a day with rows of two values fails."""

@@ -1,0 +1,71 @@
+"""Whether a plan may be published: a shadow that is built whole, on what live holds now, and nothing in live to wait for."""
+
+from collections.abc import Mapping
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, ROLLED_BACK, Plans
+from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.live import live_state
+from backfill_assets.publish.reasons import Reason, failures, running
+from backfill_assets.workspace import Workspace
+
+SHOWN = 5
+NOT_PUBLISHED = "Nothing was published."
+
+
+def refuse_not_publishable(plan: Plan, plans: Plans) -> None:
+    """UsageError for a plan that has nothing to publish, Guarded for one that is being built."""
+    state = plans.state(plan.id)
+    if not plan.is_shadow:
+        raise UsageError(
+            f"Plan {plan.id} was built in live, and is released from there by itself. {NOT_PUBLISHED} See `backfill releases`."
+        )
+    if state in (PLANNED, ROLLED_BACK, DISCARDED):
+        said = {PLANNED: "was never started", ROLLED_BACK: "was rolled back", DISCARDED: "was discarded"}[state]
+        raise UsageError(f"Plan {plan.id} {said}. {NOT_PUBLISHED} `backfill run {plan.id if state == PLANNED else ''}`.")
+    if state == OPEN:
+        raise Guarded(f"Plan {plan.id} is open. {NOT_PUBLISHED} Let it end: `backfill resume {plan.id}`.")
+
+
+def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
+    """Guarded for a shadow with days that are not built, or that was built on what live does not hold any more."""
+    if state.unbuilt:
+        raise Guarded(
+            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not built:\n{_examples(state.unbuilt)}\n{NOT_PUBLISHED} "
+            f"Correct what is named, then `backfill resume {plan.id}`."
+        )
+    if state.conflicts:
+        raise Guarded(in_conflict(plan, state.conflicts))
+
+
+def refuse_unreleased(plan: Plan, workspace: Workspace) -> None:
+    """Guarded if live has changes, other than of this plan's days, that cannot be released with them."""
+    root, state = workspace.lake.root, live_state(workspace)
+    reasons = running(root)
+    if state.changed and not reasons:
+        reasons = [each for each in failures(workspace.lake, state, latest_builds(workspace)) if _is_of_others(each, plan)]
+    if reasons:
+        raise Guarded(
+            f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Wait for what runs; mend "
+            "what failed, or release it as it stands: `backfill release --reason ...`."
+        )
+
+
+def _is_of_others(reason: Reason, plan: Plan) -> bool:
+    return not reason.days or not set(reason.days) <= plan.days_of(reason.table)
+
+
+def in_conflict(plan: Plan, conflicts: Mapping[Partition, str]) -> str:
+    return (
+        f"Live has changed under {len(conflicts)} partition(s) of plan {plan.id} since its shadow was opened:\n"
+        f"{_examples(conflicts)}\nThese days were not published. `backfill rebase {plan.id}` builds what this concerns on live "
+        "as it is now; then verify and publish."
+    )
+
+
+def _examples(partitions: Mapping[Partition, str]) -> str:
+    lines = [f"  {table} {day}: {why}" for (table, day), why in list(partitions.items())[:SHOWN]]
+    return "\n".join([*lines, *([f"  and {len(partitions) - SHOWN} more"] if len(partitions) > SHOWN else [])])

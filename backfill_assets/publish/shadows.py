@@ -1,0 +1,49 @@
+"""What is done with the shadow of a plan that is not published: moved to live as it is now, or deleted."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from backfill_assets.errors import Guarded
+from backfill_assets.lake.shadow import write_base
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.shadow import live_versions, shadow_of
+from backfill_assets.plan.store import DISCARDED, OPEN, Plans
+from backfill_assets.publish.conflicts import ShadowState, state_of
+from backfill_assets.publish.may_publish import refuse_not_publishable
+from backfill_assets.workspace import Workspace
+
+
+def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
+    """Let the shadow of `plan` read live as it is now; what was in conflict before, and what must be built again after.
+
+    The conflicts in the answer are those with live as it was read until now; what is `unbuilt` is what a resumed plan builds.
+    Days that live has got other rows of, and whose inputs are the same, keep the rows of the shadow. Raises what publishing
+    raises for a plan that has nothing to publish, or that is open.
+    """
+    plans = Plans(workspace.lake.root)
+    with plans.exclusive(plan.id):
+        refuse_not_publishable(plan, plans)
+        before = state_of(plan, workspace)
+        if before.conflicts:
+            write_base(workspace.lake.root, plan.id, live_versions(workspace), who)
+        after = state_of(plan, workspace)
+    return ShadowState(after.shadow, after.builds, after.unbuilt, before.conflicts)
+
+
+def discard(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = "") -> None:
+    """Delete the shadow of `plan`: what it has built is gone, live is as it was. Guarded if the plan is open."""
+    plans = Plans(workspace.lake.root)
+    with plans.exclusive(plan.id):
+        if plans.state(plan.id) == OPEN:
+            raise Guarded(
+                f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume {plan.id}`), or cancel it first: "
+                f"`backfill cancel {plan.id}`."
+            )
+        refuse_not_publishable(plan, plans)
+        if plan.id in plans.half_published():
+            raise Guarded(
+                f"Some tables of plan {plan.id} are published already. Nothing was discarded. Finish it (`backfill publish "
+                f"{plan.id}`), or take it back: `backfill rollback {plan.id}`."
+            )
+        plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)
+        shadow_of(plan, workspace).discard()
