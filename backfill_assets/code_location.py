@@ -15,6 +15,7 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
+from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
 from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E402
 from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
@@ -39,6 +40,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         jobs=[
             define_asset_job("rebuild", live_tables(workspace), description=REBUILD),
             *plan_jobs(workspace),
+            publish_job(workspace),
             rollback_job(workspace),
         ],
         schedules=[nightly_schedule(workspace)],

@@ -37,7 +37,7 @@ ARROWS = {
     "plan": "lake step tables workspace",
     "publish": "lake plan tables workspace",
     "dagster_client": "",
-    "rebuild": "dagster_client lake plan workspace",
+    "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake pyproject settings",
     "orchestration": (

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli import exit_codes, rebuild_verbs, release_verbs
+from backfill_assets.cli import exit_codes, rebuild_verbs, release_verbs, shadow_verbs
 from backfill_assets.cli.options import Json, Port, Target
 
 app = typer.Typer(
@@ -88,6 +88,7 @@ def status(
 
 
 app.add_typer(rebuild_verbs.app)
+app.add_typer(shadow_verbs.app)
 app.add_typer(release_verbs.app)
 
 

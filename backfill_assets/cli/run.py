@@ -15,8 +15,7 @@ from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import is_answered, outcome_table, show_progress, terminal
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.tags import runs_of
-from backfill_assets.errors import BackfillError, NothingToBuild, UsageError
-from backfill_assets.lake.store import Lake
+from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
 from backfill_assets.plan.history import resolve_plan_id
@@ -26,13 +25,14 @@ from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.readers_left import Readers, outdated_lines, readers_left
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
+from backfill_assets.rebuild.ended import after_plan
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.reconcile.shown_wrong import NOT_REPORTED, report_shown_wrong
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -65,12 +65,7 @@ def carry_out(plan_id: str, workspace: Workspace, *, as_json: bool) -> int:
     rebuild = rebuild_of(plan_id, workspace, dagster=dagster, who=getpass.getuser())
     with _detaching(console, plan_id):
         end = carry_out_and_show(console, rebuild, workspace)
-    readers = readers_left(end.plan, workspace)
-    try:
-        report_shown_wrong({*end.remaining.saved, *readers.up_to_date}, workspace.graph, workspace.lake, dagster)
-    except BackfillError as error:
-        console.print(NOT_REPORTED.format(error))
-    return report(end, readers, workspace, as_json=as_json)
+    return report(end, after_plan(end, workspace, dagster, console.print), workspace, as_json=as_json)
 
 
 def resume(plan_id: str, *, as_json: bool) -> int:
@@ -95,7 +90,8 @@ def watch(plan_id: str, *, as_json: bool) -> int:
         end = show_progress(console, watched.follow(time.sleep), seconds_of(workspace), page_of(plan_id, dagster))
     except KeyboardInterrupt:  # the command that carries it out goes on
         return exit_codes.DONE
-    return report(end, readers_left(plan, workspace) if end.over else Readers({}), workspace, as_json=as_json)
+    readers = readers_left(plan, workspace) if end.over and not plan.is_shadow else Readers({})
+    return report(end, readers, workspace, as_json=as_json)
 
 
 def carry_out_and_show(console: Console, rebuild: Rebuild, workspace: Workspace) -> Progress:
@@ -136,7 +132,7 @@ def report(end: Progress, readers: Readers, workspace: Workspace, *, as_json: bo
         days = {name: [str(day) for day in of_table] for name, of_table in outdated.items()}
         print(json.dumps(as_values(end) | {"outdated_now": days, "exit_code": code}))
     else:
-        show(terminal(), end, workspace.lake)
+        show(terminal(), end, workspace)
         for line in outdated_lines(outdated, workspace.settings.ask_above_days):
             terminal().print(line)
     return code
@@ -156,7 +152,8 @@ def as_values(end: Progress) -> dict[str, Any]:
     }
 
 
-def show(console: Console, end: Progress, lake: Lake) -> None:
-    console.print(outcome_table(outcomes(lake.ledger, end.remaining.states, end.plan.id)))
-    for line in text.ending_lines(end):
+def show(console: Console, end: Progress, workspace: Workspace) -> None:
+    building = workspace_of(end.plan, workspace)
+    console.print(outcome_table(outcomes(building.lake.ledger, end.remaining.states, end.plan.id)))
+    for line in text.ending_lines(end, in_shadow=building is not workspace):
         console.print(line)

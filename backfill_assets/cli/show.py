@@ -38,7 +38,7 @@ def run(plan_id: str, *, as_json: bool) -> int:
     if not events:
         console.print(f"It was never started. Carry it out with `backfill run {plan.id}`.")
     elif progress:
-        show_end(console, progress, workspace.lake)
+        show_end(console, progress, workspace)
     if why_not:
         console.print(f"Its progress cannot be worked out any more. {why_not}")
     return 0

@@ -30,10 +30,11 @@ from backfill_assets.orchestration.job_metadata import metadata_of_ending, metad
 from backfill_assets.plan import text
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.progress import Ending
-from backfill_assets.plan.readers_left import outdated_lines, readers_left
+from backfill_assets.plan.readers_left import outdated_lines
+from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
+from backfill_assets.rebuild.ended import after_plan
 from backfill_assets.rebuild.start import rebuild_of
-from backfill_assets.reconcile.shown_wrong import NOT_REPORTED, report_shown_wrong
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
@@ -91,13 +92,10 @@ def plan_jobs(
         except DagsterExecutionInterruptedError:
             context.log.warning(LEFT_OPEN.format(plan_id))
             raise
-        readers = readers_left(end.plan, workspace)
-        try:
-            report_shown_wrong({*end.remaining.saved, *readers.up_to_date}, workspace.graph, workspace.lake, webserver)
-        except BackfillError as error:
-            context.log.warning(NOT_REPORTED.format(error))
+        readers, building = after_plan(end, workspace, webserver, context.log.warning), workspace_of(end.plan, workspace)
         outdated = outdated_lines(readers.outdated, workspace.settings.ask_above_days)
-        message, metadata = "\n".join([*text.ending_lines(end), *outdated]), metadata_of_ending(end, workspace.lake)
+        lines = text.ending_lines(end, in_shadow=building is not workspace)
+        message, metadata = "\n".join([*lines, *outdated]), metadata_of_ending(end, building.lake)
         if end.ending != Ending.DONE:
             raise Failure(f"{message}\nOr re-execute this run.", metadata=metadata, allow_retries=False)
         context.log.info(message)

@@ -7,7 +7,7 @@ from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
 # Jobs that write to tables; their runs select no assets by name.
-WRITING = ("nightly", "rebuild", "rollback")
+WRITING = ("nightly", "rebuild", "rollback", "publish")
 # Between its runs a backfill has none that is not finished.
 UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
 

@@ -71,8 +71,18 @@ def chunks_line(progress: Progress) -> str:
     return over + stopped + waiting
 
 
-def ending_lines(end: Progress) -> Iterator[str]:
-    """How it ended: what needed no computing, what failed and what that blocks, what is not built and how to go on."""
+def shadow_lines(plan: Plan) -> Iterator[str]:
+    """What can be done with a plan whose shadow is built."""
+    yield f"Plan {plan.id} is built in its shadow. No reader sees it; live is as it was."
+    yield f"  compare it with live:  backfill diff {plan.id}"
+    yield f"  verify it:             backfill verify {plan.id}"
+    yield f"  publish it:            backfill publish {plan.id}"
+    yield f"  delete it:             backfill discard {plan.id}"
+
+
+def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
+    """How it ended: what needed no computing, what failed and what that blocks, what is not built and how to go on; of a plan
+    that is built in its shadow, how it is published."""
     plan = end.plan
     if end.remaining.saved:
         yield f"{len(end.remaining.saved)} partition(s) were up to date without being computed: code and inputs are the same."
@@ -80,6 +90,9 @@ def ending_lines(end: Progress) -> Iterator[str]:
     if not end.over:
         yield f"Plan {plan.id} is open. `backfill watch {plan.id}` follows it."
         yield f"If no command carries it out any more: `backfill resume {plan.id}`."
+        return
+    if in_shadow and end.ending == Ending.DONE:
+        yield from shadow_lines(plan)
         return
     stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
     yield f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}"

@@ -34,7 +34,7 @@ def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
     """Guarded for a shadow with days that are not built, or that was built on what live does not hold any more."""
     if state.unbuilt:
         raise Guarded(
-            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not built:\n{_examples(state.unbuilt)}\n{NOT_PUBLISHED} "
+            f"{len(state.unbuilt)} partition(s) of plan {plan.id} are not built:\n{examples(state.unbuilt)}\n{NOT_PUBLISHED} "
             f"Correct what is named, then `backfill resume {plan.id}`."
         )
     if state.conflicts:
@@ -46,7 +46,7 @@ def refuse_unreleased(plan: Plan, workspace: Workspace) -> None:
     root, state = workspace.lake.root, live_state(workspace)
     reasons = running(root)
     if state.changed and not reasons:
-        reasons = [each for each in failures(workspace.lake, state, latest_builds(workspace)) if _is_of_others(each, plan)]
+        reasons = [each for each in failures(workspace, state, latest_builds(workspace)) if _is_of_others(each, plan)]
     if reasons:
         raise Guarded(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Wait for what runs; mend "
@@ -61,11 +61,12 @@ def _is_of_others(reason: Reason, plan: Plan) -> bool:
 def in_conflict(plan: Plan, conflicts: Mapping[Partition, str]) -> str:
     return (
         f"Live has changed under {len(conflicts)} partition(s) of plan {plan.id} since its shadow was opened:\n"
-        f"{_examples(conflicts)}\nThese days were not published. `backfill rebase {plan.id}` builds what this concerns on live "
+        f"{examples(conflicts)}\nThese days were not published. `backfill rebase {plan.id}` builds what this concerns on live "
         "as it is now; then verify and publish."
     )
 
 
-def _examples(partitions: Mapping[Partition, str]) -> str:
+def examples(partitions: Mapping[Partition, str]) -> str:
+    """The first few of these, each with what is the matter, a line each."""
     lines = [f"  {table} {day}: {why}" for (table, day), why in list(partitions.items())[:SHOWN]]
     return "\n".join([*lines, *([f"  and {len(partitions) - SHOWN} more"] if len(partitions) > SHOWN else [])])

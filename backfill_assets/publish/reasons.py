@@ -11,13 +11,16 @@ from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.record import Build
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import day_files
+from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import LiveState
+from backfill_assets.workspace import Workspace
 
 
 class Cause(StrEnum):
@@ -74,16 +77,18 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
             continue
         published = plan_id in state.half_published
         days = plan.partitions() if published or not plan.is_shadow else ()
-        for name in (state.tables[changed].path for changed in state.changed):
-            of_table = [day for table, day in days if table == name]
-            if of_table:
-                why = f"in plan {plan_id}, which is open: `backfill resume {plan_id}`, or `backfill cancel {plan_id}`"
-                if published:
-                    why = f"in plan {plan_id}, which is published in part: `backfill publish {plan_id}` finishes it"
-                yield Reason(Cause.PLAN, why, name, _in_order(of_table))
+        changed = {state.tables[name].path for name in state.changed}
+        if of_plan := [day for table, day in days if table in changed]:
+            why = (
+                f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows it; if no command carries it "
+                f"out any more, `backfill resume {plan_id}`"
+            )
+            if published:
+                why = f"plan {plan_id} is published in part ({ranges(of_plan)}): `backfill publish {plan_id}` finishes it"
+            yield Reason(Cause.PLAN, why)
 
 
-def failures(lake: Lake, state: LiveState, builds: Latest) -> list[Reason]:
+def failures(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:
     """The days that are not as they should be since the last release; those that it was released with are not named again.
 
     A day failed if its latest attempt did, of any table: a run of several tables is released whole. It is not as it was built
@@ -92,9 +97,23 @@ def failures(lake: Lake, state: LiveState, builds: Latest) -> list[Reason]:
     failed = {
         partition: build.message.strip().partition("\n")[0]
         for partition, build in builds.last.items()
-        if not build.succeeded and build.at > state.since
+        if not build.succeeded and build.at > state.since and not _is_put_back(build, builds, workspace)
     }
-    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(lake, state, builds))]
+    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(workspace.lake, state, builds))]
+
+
+def _is_put_back(failed: Build, builds: Latest, workspace: Workspace) -> bool:
+    """Whether what failed was tried with another delivery, code or input than the accepted build's, which are there again."""
+    accepted = builds.accepted.get((failed.table, failed.day))
+    if accepted is None or _made_from(accepted) == _made_from(failed):
+        return False
+    tables = [table for table in workspace.tables if table.name == failed.table]
+    status = status_of(workspace, tables, [failed.day], latest=builds).partitions
+    return bool(tables) and status[failed.table, failed.day].state == State.UP_TO_DATE
+
+
+def _made_from(build: Build) -> tuple[object, ...]:
+    return build.code_version, build.delivered, build.inputs
 
 
 def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, str]:

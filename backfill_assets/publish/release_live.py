@@ -102,7 +102,7 @@ def why_not_released(workspace: Workspace, builds: Latest) -> list[Reason]:
 def why_withheld(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:
     """Why live, which has changed, is not released although nothing is running; nothing if it can be."""
     newest, releases = state.newest, Releases(workspace.lake.root)
-    reasons = [*open_plans(workspace.lake.root, state), *failures(workspace.lake, state, builds)]
+    reasons = [*open_plans(workspace.lake.root, state), *failures(workspace, state, builds)]
     if newest and not following(newest, releases):
         where = ", ".join(f"{channel} at release {number}" for channel, number in newest.channels.items())
         why = f"{where} was put there: {newest.reason} ({newest.who}). `backfill release --reason ...` releases live"

@@ -9,7 +9,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import live_versions, shadow_of
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.may_publish import refuse_not_publishable
+from backfill_assets.publish.may_publish import examples, refuse_not_publishable
 from backfill_assets.workspace import Workspace
 
 
@@ -28,6 +28,16 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
             write_base(workspace.lake.root, plan.id, live_versions(workspace), who)
         after = state_of(plan, workspace)
     return ShadowState(after.shadow, after.builds, after.unbuilt, before.conflicts)
+
+
+def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
+    """What rebasing has found, in words."""
+    if not state.conflicts and not state.unbuilt:
+        return [f"Plan {plan.id} is built on what live holds. Nothing was changed."]
+    lines = [f"Live has changed under {len(state.conflicts)} partition(s) of plan {plan.id}:", examples(state.conflicts)]
+    again = f"{len(state.unbuilt)} partition(s) are built again."
+    kept = "The shadow reads live as it is now, and every day of it is as that makes it: verify it again, then publish."
+    return [*(lines if state.conflicts else []), again if state.unbuilt else kept]
 
 
 def discard(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = "") -> None:

@@ -1,13 +1,15 @@
-"""What a rollback does, in words, for the terminal and the job alike."""
+"""What a rollback or a publication does, in words, for the terminal and the job alike."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
+from backfill_assets.publish.publish import Published
 from backfill_assets.publish.rollback import LEFT, Decision, Kind
 
 Decisions = Mapping[Partition, Decision]
 COLUMNS = ("table", "put back", "as before already", "built since", "built first by the plan", "not in the history")
+PUBLISHED = ("table", "new rows", "live had the same")
 EXAMPLES_SHOWN = 5
 
 
@@ -47,6 +49,29 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
             "outdated days (of recent ones, the nightly run) builds them again. Correct what was wrong before that."
         )
     return lines
+
+
+def published_lines(plan_id: str, published: Published, channel: str) -> list[str]:
+    """How a publication ended."""
+    release, counts = published.release, f"{published.count('accepted')} partition(s) have new rows in live"
+    same = f", {published.count('unchanged')} had the same already" if published.count("unchanged") else ""
+    first = f"Plan {plan_id} is published: {counts}{same}." if published.builds else f"Plan {plan_id} is in live."
+    others = [name for name, number in release.channels.items() if number != release.number]
+    staying = (
+        f" Readers of {', '.join(others)} stay where they were: `backfill publish {plan_id} --channel ...`." if others else ""
+    )
+    return [
+        f"{first} Readers of {channel} get release {release.number}.{staying}",
+        f"To take it back: `backfill rollback {plan_id}`.",
+    ]
+
+
+def published_rows(published: Published) -> list[tuple[str, str, str]]:
+    """A row a table: the days with new rows, and those that live had already."""
+    days: dict[str, dict[str, list[date]]] = {}
+    for build in published.builds:
+        days.setdefault(build.table, {}).setdefault(build.outcome, []).append(build.day)
+    return [(table, ranges(of.get("accepted", [])), ranges(of.get("unchanged", []))) for table, of in days.items()]
 
 
 def not_reported(error: Exception) -> str:

@@ -102,7 +102,7 @@ def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_i
 def test_live_that_a_plan_holds_open_is_a_line_of_status(lake):
     plan = lake.start_plan(B, [1])
     line = backfill("status").stdout.splitlines()[-1]
-    assert line.startswith(f"live is not released: open plan: {B} {day(1)}: in plan {plan}, which is open")
+    assert line.startswith(f"live is not released: open plan: plan {plan} is open ({day(1)}): `backfill watch {plan}`")
     assert "In spite of it" not in line
 
 

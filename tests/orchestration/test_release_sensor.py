@@ -116,7 +116,7 @@ def test_what_is_under_way_changes_nothing_on_the_check_and_is_looked_at_again(l
     plan = lake.start_plan(B, [1])
     lake.build(B, 0, rows=2)
     assert shown(lake.tick()) == []
-    assert f"in plan {plan}, which is open" in said(lake.tick())
+    assert f"plan {plan} is open (" in said(lake.tick())
     lake.end_plan(plan)
     assert shown(lake.tick()) == [3]
 

@@ -83,10 +83,18 @@ def test_it_waits_for_open_plans_of_tables_that_changed(lake):
     lake.build(A, 1, rows=2)
     assert isinstance(decide(lake), Released)
     lake.build(B, 1, rows=2)
-    why = f"in plan {plan}, which is open: `backfill resume {plan}`, or `backfill cancel {plan}`"
-    assert words(decide(lake)) == [f"open plan: {B} {day(4)}..{day(5)}: {why}"]
+    follow = f"`backfill watch {plan}` follows it; if no command carries it out any more, `backfill resume {plan}`"
+    assert words(decide(lake)) == [f"open plan: plan {plan} is open ({day(4)}..{day(5)}): {follow}"]
     assert not decide(lake).failures
     lake.end_plan(plan)
+    assert isinstance(decide(lake), Released)
+
+
+def test_a_day_that_failed_for_its_delivery_keeps_nothing_back_once_that_is_as_it_was(lake):
+    lake.build(A, 1, 2)
+    assert isinstance(decide(lake), Released)
+    lake.build(A, 2, rows=5)
+    lake.fail(A, 1, delivered="another file")  # and the file that was delivered before is there again
     assert isinstance(decide(lake), Released)
 
 

@@ -1,0 +1,81 @@
+"""`backfill publish`, `rebase` and `discard`: what becomes of a plan that was built in a shadow. No server is needed."""
+
+import getpass
+import json
+
+import typer
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.rendering import is_answered, terminal
+from backfill_assets.cli.run import carry_out
+from backfill_assets.errors import BackfillError
+from backfill_assets.plan.history import resolve_plan_id
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.readers_left import outdated_lines, readers_left
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish import shadows
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.text import not_reported, published_lines
+from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.workspace import Workspace, open_workspace
+
+
+def run(plan_id: str, channel: str, *, reason: str, as_json: bool) -> int:
+    """Publish a plan; the exit code is 0 if readers of `channel` get it."""
+    workspace, plan = _open(plan_id)
+    publication = Publication(plan, workspace, getpass.getuser(), reason)
+    published = publication.publish(channel, utc_now)
+    unreported, outdated = "", readers_left(plan, workspace).outdated
+    try:
+        report(dagster_of(workspace.settings), list(published.builds))
+    except BackfillError as error:
+        unreported = not_reported(error)
+    if as_json:
+        values = {"plan": plan.id, "release": published.release.number, "channels": dict(published.release.channels)}
+        counts = {outcome: published.count(outcome) for outcome in ("accepted", "unchanged")}
+        days = {name: [str(day) for day in of_table] for name, of_table in outdated.items()}
+        values |= counts | {"outdated_now": days, "not_reported": unreported, "exit_code": exit_codes.DONE}
+        print(json.dumps(values))
+        return exit_codes.DONE
+    for line in [*published_lines(plan.id, published, channel), unreported]:
+        if line:
+            terminal().print(line)
+    for line in outdated_lines(outdated, workspace.settings.ask_above_days):
+        terminal().print(line)
+    return exit_codes.DONE
+
+
+def rebase(plan_id: str, *, as_json: bool) -> int:
+    """Move a shadow to live as it is now, and build again what that concerns; the exit code is that of the building."""
+    workspace, plan = _open(plan_id)
+    state = shadows.rebase(plan, workspace, getpass.getuser())
+    if not as_json:
+        for line in shadows.rebased_lines(plan, state):
+            terminal().print(line)
+    if state.unbuilt:
+        return carry_out(plan.id, workspace, as_json=as_json)
+    if as_json:
+        conflicts = {f"{table} {day}": why for (table, day), why in state.conflicts.items()}
+        print(json.dumps({"plan": plan.id, "conflicts": conflicts, "exit_code": exit_codes.DONE}))
+    return exit_codes.DONE
+
+
+def discard(plan_id: str, *, reason: str, yes: bool, as_json: bool) -> int:
+    """Delete a shadow; the exit code is 0 if it is gone, and 1 if the answer was no."""
+    workspace, plan = _open(plan_id)
+    question = f"Delete the shadow of plan {plan.id}, and what was built in it?"
+    if not as_json and not yes and is_answered() and not typer.confirm(question, default=False):
+        print("Nothing was discarded.")
+        return exit_codes.PARTIAL
+    shadows.discard(plan, workspace, who=getpass.getuser(), now=utc_now, reason=reason)
+    said = f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was."
+    print(json.dumps({"plan": plan.id, "exit_code": exit_codes.DONE}) if as_json else said)
+    return exit_codes.DONE
+
+
+def _open(plan_id: str) -> tuple[Workspace, Plan]:
+    workspace = open_workspace()
+    plans = Plans(workspace.lake.root)
+    return workspace, plans.read(resolve_plan_id(plan_id, plans))

@@ -1,0 +1,43 @@
+"""The verbs of a plan that was built in a shadow: publish, rebase, discard."""
+
+from typing import Annotated
+
+import typer
+
+from backfill_assets.cli.options import Json, PlanId
+
+app = typer.Typer()
+
+
+@app.command()
+def publish(
+    plan_id: PlanId = "",
+    channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
+    reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
+    json_: Json = False,
+) -> None:
+    """Publish a plan that was verified in its shadow: its days go live, one commit a table, and then into one release."""
+    from backfill_assets.cli.publish import run
+
+    raise typer.Exit(run(plan_id, channel, reason=reason, as_json=json_))
+
+
+@app.command()
+def rebase(plan_id: PlanId = "", json_: Json = False) -> None:
+    """Move a plan's shadow to live as it is now, and build again the days that this concerns."""
+    from backfill_assets.cli.publish import rebase
+
+    raise typer.Exit(rebase(plan_id, as_json=json_))
+
+
+@app.command()
+def discard(
+    plan_id: PlanId = "",
+    reason: Annotated[str, typer.Option(help="Why; kept with the plan.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json_: Json = False,
+) -> None:
+    """Delete a plan's shadow. Live and what readers get stay as they are."""
+    from backfill_assets.cli.publish import discard
+
+    raise typer.Exit(discard(plan_id, reason=reason, yes=yes, as_json=json_))

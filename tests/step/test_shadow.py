@@ -1,0 +1,82 @@
+"""Steps in the shadow of a plan: the rows that the same steps give in live, and live as it was. With Spark: rows are read from
+two tables as one."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.shadow import open_shadow, workspace_of
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.conflicts import state_of
+from backfill_assets.publish.publish import Publication
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
+from tests.deliveries import arriving, day, days
+from tests.world import DAILY, FOUR, NAMES, OUTAGES, World, assert_same
+
+CORRECTED = days(1, 2)
+
+
+def correct(world: World) -> None:
+    """Another outage arrives with each of two days."""
+    for n in (1, 2):
+        world.write(day(n), arriving(n, 0, 1, 2, 3, began=n))
+
+
+def build_in_shadow(world: World, plan: Plan, names: list[str]) -> None:
+    inside = workspace_of(plan, world.workspace)
+    request = StepRequest("in the shadow", plan=plan.id, planned=plan.partitions().keys())
+    for name in names:
+        Step(world.table(name), inside, request, world.spark).run(sorted(plan.days_of(name)))
+
+
+def plan_of(world: World, of: dict[str, list[date]]) -> Plan:
+    code = {name: world.table(name).version for name in of}
+    reasons = {name: {str(at): "source files changed" for at in of_table} for name, of_table in of.items()}
+    plan = Plan(code, reasons, [Chunk(0, of)], PlanOptions(into="shadow"))
+    open_shadow(plan, world.workspace, "ada")
+    return plan
+
+
+@pytest.fixture
+def in_live(built: World, tmp_path) -> World:
+    """The same lake, corrected and built in live."""
+    world = built.copied(tmp_path / "in live")
+    correct(world)
+    world.run(FOUR, run="in live")
+    return world
+
+
+def test_a_shadow_gives_the_rows_that_live_would_have_and_publishing_makes_live_the_same(built, in_live):
+    before = {name: built.arrow(name) for name in NAMES}
+    correct(built)
+    plan = plan_of(built, {name: CORRECTED if name not in (DAILY, NAMES[-1]) else FOUR[1:] for name in NAMES})
+    build_in_shadow(built, plan, NAMES)
+    for name in NAMES:  # live is as it was
+        assert built.arrow(name).equals(before[name]), name
+    state = state_of(plan, built.workspace)
+    assert state.is_current, (state.unbuilt, state.conflicts)
+    inside = workspace_of(plan, built.workspace).lake.latest(dict.fromkeys(NAMES)).accepted
+    assert {p: b.fingerprint for p, b in inside.items()} == {
+        (name, at): fingerprint for name in NAMES for at, fingerprint in in_live.fingerprints(name).items()
+    }
+    plans = Plans(str(built.root))
+    plans.keep(plan)
+    plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
+    Publication(plan, built.workspace, "ada").publish("stable", lambda: datetime.now(UTC), lambda state: None)
+    assert_same(built, in_live)
+
+
+def test_days_that_the_plan_does_not_have_are_read_as_live_had_them_when_the_shadow_was_opened(built, in_live):
+    plan = plan_of(built, {DAILY: FOUR})
+    correct(built)
+    built.run(FOUR, run="a night", only=NAMES[:4])
+    build_in_shadow(built, plan, [DAILY])
+    inside = workspace_of(plan, built.workspace).lake.latest({DAILY: FOUR}).accepted
+    assert {at: build.fingerprint for (_, at), build in inside.items()} == built.fingerprints(DAILY)  # of what was before
+    assert built.fingerprints(OUTAGES) == in_live.fingerprints(OUTAGES)  # live went on
+    state = state_of(plan, built.workspace)
+    assert (set(state.unbuilt), {at for _, at in state.conflicts}) == (set(), set(FOUR[1:]))
