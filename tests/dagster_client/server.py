@@ -19,7 +19,7 @@ from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.launch_params import ASSET_JOB
 from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
-from backfill_assets.dagster_client.loaded_table import step_of
+from backfill_assets.dagster_client.loaded_table import SHADOW, shadow_asset, step_of
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
@@ -55,6 +55,7 @@ class Launch:
     partitions: list[Partition]
     tags: dict[str, str]
     options: dict[str, Any]
+    in_shadow: bool = False
     polls: int = 0
     status: str = "REQUESTED"
     run: str = "SUCCESS"
@@ -62,6 +63,12 @@ class Launch:
     @property
     def number(self) -> int:
         return int(self.id[1:])
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The key of the step that builds each table."""
+        asset = shadow_asset if self.in_shadow else str
+        return {table: step_of(asset(table)) for table, _ in self.partitions}
 
     @property
     def run_id(self) -> str:
@@ -150,7 +157,8 @@ class Server:
 
     def _answer(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
         if query == documents.TABLES:
-            return {"assetNodes": [self._node(t.name, self.code.get(t.name, t.version)) for t in self.graph.tables]}
+            assets = [(name, t) for t in self.graph.tables for name in (t.name, shadow_asset(t.name))]
+            return {"assetNodes": [self._node(name, self.code.get(t.name, t.version)) for name, t in assets]}
         if query == documents.DAEMONS:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
@@ -166,10 +174,9 @@ class Server:
         launch = self._named(given)
         failed = launch.run == "FAILURE" and launch.number not in self.killed
         if query == documents.RUNS:
-            tables = dict.fromkeys(table for table, _ in launch.partitions)
-            steps = [{"stepKey": step_of(table), "status": "FAILURE" if failed else "SUCCESS"} for table in tables]
-            if launch.number in self.killed:
-                steps = [step for step in steps if step["stepKey"] in map(step_of, self.killed[launch.number])]
+            status = "FAILURE" if failed else "SUCCESS"
+            ended = self.killed.get(launch.number, launch.steps)
+            steps = [{"stepKey": key, "status": status} for table, key in launch.steps.items() if table in ended]
             tagged = [INTERRUPTED] if launch.number in self.interrupted else []
             run = {
                 "runId": launch.run_id,
@@ -185,7 +192,7 @@ class Server:
             return {"cancelled": {"__typename": "CancelBackfillSuccess"}}
         assert query == documents.FAILURES, query
         said = {"__typename": "ExecutionStepFailureEvent", "error": {"message": "the step's own words"}}
-        events = [said | {"stepKey": step_of(table)} for table in dict.fromkeys(table for table, _ in launch.partitions)]
+        events = [said | {"stepKey": key} for key in launch.steps.values()]
         return {"logsForRun": {"__typename": "EventConnection", "events": events if failed else []}}
 
     def _named(self, given: dict[str, Any]) -> Launch:
@@ -197,9 +204,10 @@ class Server:
     def _node(self, name: str, version: str) -> dict[str, Any]:
         keys = [str(day) for day in self.graph.calendar.days()]
         uri = {"label": "dagster/uri", "text": Paths(self.serves or str(self.lake)).uri(name)}
+        entries = [{"label": "key"}, *([] if name.startswith(SHADOW) else [uri])]
         node = {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
         of_run = {"backfillPolicy": {"maxPartitionsPerRun": self.days_per_run}, "repository": REPOSITORY}
-        return node | of_run | {"metadataEntries": [{"label": "key"}, uri]}
+        return node | of_run | {"metadataEntries": entries}
 
     def _launch(
         self, params: dict[str, Any], tag_list: list[dict[str, str]], partitions: list[Partition], *, is_run: bool
@@ -208,7 +216,12 @@ class Server:
         twins = [b for b in self.launched if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
         assert not twins, "a running chunk was launched again"
         options = params["runConfigData"]["resources"]["options"]["config"]
-        self.launched.append(Launch(f"{'r' if is_run else 'b'}{len(self.launched) + 1}", is_run, partitions, tagged, options))
+        of_tables = [(asset.removeprefix(f"{SHADOW}/"), day) for asset, day in partitions]
+        launch = Launch(
+            f"{'r' if is_run else 'b'}{len(self.launched) + 1}", is_run, of_tables, tagged, options, of_tables != partitions
+        )
+        assert of_tables == partitions or all(asset.startswith(SHADOW) for asset, _ in partitions)
+        self.launched.append(launch)
         if len(self.launched) in self.lost:
             raise httpx.ReadTimeout("lost")
         return self.launched[-1]

@@ -11,6 +11,7 @@ from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.rebuild.launch import REQUESTED, SETTLED_AFTER
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
@@ -32,6 +33,20 @@ def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_starte
     assert end.ending == Ending.STOPPED
     assert end.stopped
     assert end.stopped.why == "1 partition(s) of the canary failed"
+
+
+@pytest.mark.parametrize("days_per_run", [1000, 1], ids=["as a run", "as a backfill"])
+def test_a_plan_into_a_shadow_launches_the_assets_of_shadows_and_learns_from_their_steps_what_failed(tmp_path, days_per_run):
+    server = chain(tmp_path, broken={1}, days_per_run=days_per_run)
+    opened: list[str] = []
+    rebuild = replace(
+        server.rebuild(server.planned(replace(OPTIONS, into="shadow"))), open_shadow=lambda: opened.append("open")
+    )
+    end = carry_out(rebuild, lambda updates: [*updates][-1])
+    assert opened == ["open"]
+    assert all(launch.in_shadow for launch in server.launched)
+    assert {end.remaining.why[A.name, day(n)] for n in range(3)} == {"the step's own words"}
+    assert end.remaining.states[A.name, day(3)] == WorkState.DONE
 
 
 def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
