@@ -1,0 +1,170 @@
+"""Any order of nights, shadows, publications, rebasing, rollbacks and discards agrees with a model in memory. No Spark."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from backfill_assets.errors import Guarded
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.release_live import release_live
+from backfill_assets.publish.rollback import Kind
+from backfill_assets.publish.shadows import discard, rebase
+from tests.publish.site import DAYS, NOW, A, Site
+
+CHANNELS = ["stable", "candidate"]
+VALUES = st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1)
+
+
+@dataclass
+class ShadowPlan:
+    """A plan, what its shadow holds, and what live held of its days when it was opened, or moved."""
+
+    plan: Plan
+    values: dict[date, int]
+    opened: dict[date, int]
+
+
+@dataclass
+class Model:
+    """Live by day, who wrote which value in order; releases as the values of all days; which one each channel has."""
+
+    wrote: dict[date, list[tuple[str, int]]] = field(default_factory=dict)
+    commits: int = 0
+    releases: list[tuple[int, dict[date, int]]] = field(default_factory=list)
+    channels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def live(self) -> dict[date, int]:
+        return {day: of[-1][1] for day, of in self.wrote.items()}
+
+    def write(self, values: dict[date, int], who: str) -> None:
+        changed = {day: value for day, value in values.items() if self.live.get(day) != value}
+        self.commits += bool(changed)
+        for day, value in changed.items():
+            self.wrote.setdefault(day, []).append((who, value))
+
+    def release(self, channels: list[str]) -> None:
+        self.releases.append((self.commits, self.live))
+        self.channels |= dict.fromkeys(channels, len(self.releases) - 1)
+
+    def following(self) -> list[str]:
+        return [name for name, n in self.channels.items() if self.releases[n][0] == self.releases[-1][0]]
+
+    def has(self, channel: str) -> bool:
+        """Whether readers of the channel get live as it is."""
+        return channel in self.channels and self.releases[self.channels[channel]][0] == self.commits
+
+    def release_live(self) -> None:
+        if not self.releases or self.releases[-1][0] != self.commits:
+            self.release(self.following() if self.releases else ["stable"])
+
+
+class AsInMemory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = tempfile.mkdtemp()
+        self.site, self.model = Site(Path(self.root) / "lake"), Model()
+        self.shadows: list[ShadowPlan] = []
+        self.published: list[Plan] = []
+        self.made = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    @initialize()
+    def first_night(self) -> None:
+        self.night(dict.fromkeys(DAYS, 1))
+
+    @rule(values=VALUES)
+    def night(self, values: dict[date, int]) -> None:
+        """Others write to live, and it is released by itself."""
+        self.site.write(values)
+        self.model.write(values, "night")
+        self._release_live()
+
+    @rule(values=VALUES)
+    def rebuild_in_a_shadow(self, values: dict[date, int]) -> None:
+        before, self.made = self.site.files(), self.made + 1
+        plan = self.site.shadow_plan({A.name: list(values)}, reason=f"plan {self.made}")
+        self.site.write(values, into=plan)
+        self.shadows.append(ShadowPlan(plan, values, {day: self.model.live[day] for day in values}))
+        assert self.site.files() == before
+
+    @precondition(lambda self: self.shadows)
+    @rule(data=st.data(), channel=st.sampled_from(CHANNELS))
+    def publish(self, data: st.DataObject, channel: str) -> None:
+        shadow, files, live = data.draw(st.sampled_from(self.shadows)), self.site.files(), self.model.live
+        conflicts = {d for d, v in shadow.values.items() if live[d] not in (shadow.opened[d], v)}
+        publication = Publication(shadow.plan, self.site.workspace, "ada")
+        if conflicts:
+            with pytest.raises(Guarded, match=f"changed under {len(conflicts)} partition"):
+                publication.publish(channel, lambda: NOW, lambda state: None)
+            assert self.site.files() == files
+            return
+        publication.publish(channel, lambda: NOW, lambda state: None)
+        self.model.write(shadow.values, shadow.plan.id)
+        if (
+            self.model.channels.get(channel, -1) == -1
+            or self.model.releases[self.model.channels[channel]][0] != self.model.commits
+        ):
+            self.model.release([*self.model.following(), channel] if channel == "stable" else [channel])
+        self.shadows.remove(shadow)
+        self.published.append(shadow.plan)
+        changed = {day for day, value in shadow.values.items() if live[day] != value}
+        assert {day for day, of in self.site.files().items() if of != files[day]} == changed
+
+    @precondition(lambda self: self.shadows)
+    @rule(data=st.data())
+    def rebase(self, data: st.DataObject) -> None:
+        shadow, files = data.draw(st.sampled_from(self.shadows)), self.site.files()
+        rebase(shadow.plan, self.site.workspace, "ada")
+        shadow.opened = {day: self.model.live[day] for day in shadow.values}
+        assert self.site.files() == files
+
+    @precondition(lambda self: self.shadows)
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        shadow = data.draw(st.sampled_from(self.shadows))
+        discard(shadow.plan, self.site.workspace, who="ada", now=lambda: NOW)
+        self.shadows.remove(shadow)
+        assert not (self.site.root / "_shadow" / shadow.plan.id).exists()
+
+    @precondition(lambda self: self.published)
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        plan, restored = data.draw(st.sampled_from(self.published)), dict[date, int]()
+        for day, of in self.model.wrote.items():
+            wrote = [n for n, (who, _) in enumerate(of) if who == plan.id]
+            if wrote and of[-1][1] == of[wrote[-1]][1] != of[wrote[0] - 1][1]:
+                restored[day] = of[wrote[0] - 1][1]
+        decided = self.site.roll_back(plan)
+        assert {day for (_, day), kind in decided.items() if kind == Kind.RESTORE} == set(restored)
+        self.model.write(restored, "rollback")
+        self._release_live()
+
+    def _release_live(self) -> None:
+        release_live(self.site.workspace, who="sensor")
+        self.model.release_live()
+
+    @invariant()
+    def agree(self) -> None:
+        assert self.site.values() == self.model.live
+        root = str(self.site.root)
+        for channel, number in self.model.channels.items():
+            release = Releases(root).of_channel(channel)
+            rows = ReleasedTable(root, release, A.name).dataset().to_table().to_pydict()
+            assert dict(zip(rows["day"], rows["n"], strict=True)) == self.model.releases[number][1], channel
+
+
+AsInMemory.TestCase.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+TestPublicationsAsInMemory = AsInMemory.TestCase
