@@ -16,17 +16,18 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.text import not_reported, published_lines
+from backfill_assets.publish.verified import verified
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
 
 
-def run(plan_id: str, channel: str, *, reason: str, as_json: bool) -> int:
+def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, as_json: bool) -> int:
     """Publish a plan; the exit code is 0 if readers of `channel` get it."""
     workspace, plan = _open(plan_id)
     publication = Publication(plan, workspace, getpass.getuser(), reason)
-    published = publication.publish(channel, utc_now)
+    published = publication.publish(channel, utc_now, verified(plan, workspace), allow_breaking=allow_breaking)
     unreported, outdated = "", readers_left(plan, workspace).outdated
     try:
         report(dagster_of(workspace.settings), list(published.builds))

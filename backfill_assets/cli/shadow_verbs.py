@@ -14,12 +14,15 @@ def publish(
     plan_id: PlanId = "",
     channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
     reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
+    allow_breaking: Annotated[
+        bool, typer.Option("--allow-breaking", help="Although columns that live has are gone, or have another type.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Publish a plan that was verified in its shadow: its days go live, one commit a table, and then into one release."""
     from backfill_assets.cli.publish import run
 
-    raise typer.Exit(run(plan_id, channel, reason=reason, as_json=json_))
+    raise typer.Exit(run(plan_id, channel, reason=reason, allow_breaking=allow_breaking, as_json=json_))
 
 
 @app.command()

@@ -41,6 +41,10 @@ class Paths:
         return f"{self.root}/_plans"
 
     @property
+    def verdicts(self) -> str:
+        return f"{self.root}/_verdicts"
+
+    @property
     def locks(self) -> Path:
         """Only where the lake is local: object stores have no file locks."""
         return Path(self.root) / "_locks"

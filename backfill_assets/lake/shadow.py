@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.fs import FileType
 
 from backfill_assets.calendar import Partition
+from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.latest import COLUMNS, Latest, latest
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake
-from backfill_assets.lake.whole_file import read_file, write_whole
 
 if TYPE_CHECKING:
     from backfill_assets.lake.reading import Rows
@@ -124,20 +124,14 @@ def shadow_root(root: str, plan: str) -> str:
 
 def read_base(root: str, plan: str) -> Base | None:
     """The versions of live that the shadow of a plan reads; None if it is not open."""
-    text = read_file(shadow_root(root, plan), BASE)
-    return Base.from_json(text) if text else None
+    try:
+        return Base.from_json(Documents(shadow_root(root, plan)).read(BASE))
+    except FileNotFoundError:
+        return None
 
 
 def write_base(root: str, plan: str, versions: Mapping[str, int], who: str) -> Base:
     """Open the shadow of a plan on these versions of live, or move it to them."""
     base = Base(versions, datetime.now(UTC), who)
-    write_whole(shadow_root(root, plan), BASE, base.to_json())
+    Documents(shadow_root(root, plan)).write(BASE, base.to_json())
     return base
-
-
-def open_shadows(root: str) -> list[str]:
-    """The plans that have a shadow."""
-    from pyarrow.fs import FileSelector
-
-    listed = files_in(Paths(root).shadows).get_file_info(FileSelector("", allow_not_found=True))
-    return sorted(info.base_name for info in listed if info.type == FileType.Directory)

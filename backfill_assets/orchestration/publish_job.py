@@ -16,6 +16,7 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish import text
 from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.verified import verified
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.servers.home import dagster_of
@@ -27,6 +28,7 @@ class PublishConfig(Config):
     plan: str = Field(description="The id of the plan to publish, in quotes.")
     channel: str = Field(default=STABLE, description="Whose readers get it: stable, candidate.")
     reason: str = Field(default="", description="Why; kept in the commits, the ledger and the release.")
+    allow_breaking: bool = Field(default=False, description="Although columns that live has are gone, or have another type.")
 
 
 def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = dagster_of) -> JobDefinition:
@@ -39,7 +41,9 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
         with failing_without_retry():
             plan, who = plans.read(plans.full_id(config["plan"])), tags.launched_by(context.run.tags)
             context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
-            published = Publication(plan, workspace, who, config["reason"]).publish(config["channel"], utc_now)
+            publication = Publication(plan, workspace, who, config["reason"])
+            approve, allow = verified(plan, workspace), config["allow_breaking"]
+            published = publication.publish(config["channel"], utc_now, approve, allow_breaking=allow)
         try:
             report(dagster(workspace.settings), list(published.builds))
         except BackfillError as error:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import open_table
-from backfill_assets.lake.locks import writing
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
 from backfill_assets.lake.store import Lake
@@ -44,12 +43,11 @@ def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
 
 
 def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
-    """Write down the versions of live that a plan into a shadow reads, unless that was done before."""
-    lake = workspace.lake
-    if plan.is_shadow:
-        with writing(lake.root, f"_shadow/{plan.id}"):
-            if read_base(lake.root, plan.id) is None:
-                write_base(lake.root, plan.id, live_versions(workspace), who)
+    """Write down the versions of live that a plan into a shadow reads, unless that was done before. Whoever calls it holds the
+    plan's lock."""
+    root = workspace.lake.root
+    if plan.is_shadow and read_base(root, plan.id) is None:
+        write_base(root, plan.id, live_versions(workspace), who)
 
 
 def live_versions(workspace: Workspace) -> dict[str, int]:

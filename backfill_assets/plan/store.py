@@ -17,9 +17,9 @@ from pyarrow import fs
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.locks import Locked, file_lock
 from backfill_assets.lake.paths import Paths, files_in
-from backfill_assets.lake.whole_file import write_whole
 from backfill_assets.plan.plan import Plan, read
 
 STAMP = "%Y%m%dT%H%M%S%f"
@@ -159,7 +159,7 @@ class Plans:
         return files_in(Paths(self.root).plans)
 
     def _write(self, folder: str, name: str, contents: str) -> None:
-        write_whole(Paths(self.root).plans, f"{folder}/{name}.json".lstrip("/"), contents)
+        Documents(Paths(self.root).plans).write(f"{folder}/{name}.json".lstrip("/"), contents)
 
     # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
     @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)

@@ -1,9 +1,10 @@
 """Whether a plan may be published: a shadow that is built whole, on what live holds now, and nothing in live to wait for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.ledger import open_table
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, ROLLED_BACK, Plans
@@ -39,6 +40,29 @@ def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
         )
     if state.conflicts:
         raise Guarded(in_conflict(plan, state.conflicts))
+
+
+def refuse_breaking(plan: Plan, workspace: Workspace, state: ShadowState) -> None:
+    """Guarded if a table of live has a column that the shadow does not have, or has with another type: its readers may use it.
+
+    New columns break nobody; until all days of live are built with them, they are null in the others.
+    """
+    breaking = [line for name in plan.reasons for line in _breaking(name, workspace, state)]
+    if breaking:
+        raise Guarded(
+            f"Readers would miss columns after plan {plan.id}: {'; '.join(breaking)}. {NOT_PUBLISHED} If that is meant, "
+            f"`backfill publish {plan.id} --allow-breaking`."
+        )
+
+
+def _breaking(name: str, workspace: Workspace, state: ShadowState) -> Iterator[str]:
+    live, shadow = (open_table(lake.path(name)) for lake in (workspace.lake, state.shadow))
+    new = {field.name: field.type for field in shadow.schema().fields} if shadow else {}
+    for field in live.schema().fields if live and shadow else ():
+        if field.name not in new:
+            yield f"{name} has no {field.name} any more"
+        elif new[field.name] != field.type:
+            yield f"{name} has another type of {field.name}"
 
 
 def refuse_unreleased(plan: Plan, workspace: Workspace) -> None:

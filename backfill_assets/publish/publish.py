@@ -24,7 +24,13 @@ from backfill_assets.plan.shadow import shadow_of
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
 from backfill_assets.publish.conflicts import ShadowState, rewritten_in_live, state_of
 from backfill_assets.publish.live import following, live_tables
-from backfill_assets.publish.may_publish import in_conflict, refuse_not_publishable, refuse_unfinished, refuse_unreleased
+from backfill_assets.publish.may_publish import (
+    in_conflict,
+    refuse_breaking,
+    refuse_not_publishable,
+    refuse_unfinished,
+    refuse_unreleased,
+)
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -57,11 +63,19 @@ class Publication:
     def __post_init__(self) -> None:
         object.__setattr__(self, "run", self.run or f"publish-{self.plan.id}-{secrets.token_hex(4)}")
 
-    def publish(self, channel: str, now: Callable[[], datetime], approve: Callable[[ShadowState], None]) -> Published:
+    def publish(
+        self,
+        channel: str,
+        now: Callable[[], datetime],
+        approve: Callable[[ShadowState], None],
+        *,
+        allow_breaking: bool = False,
+    ) -> Published:
         """Publish the plan to the readers of `channel`. One that is published already is released to that channel.
 
         `approve` raises if the shadow, in the state that it is given, may not be published. UsageError for a plan that has no
-        shadow; Guarded if it is open, not built whole, in conflict with live, or if live has changes that cannot be released.
+        shadow; Guarded if it is open, not built whole, in conflict with live, lacks columns that live has (unless
+        `allow_breaking`), or if live has changes that cannot be released.
         Conflict or NotRecorded if a table could not be committed: then the tables before it are, and readers get what they got.
         """
         plans, builds = Plans(self.workspace.lake.root), list[Build]()
@@ -73,6 +87,8 @@ class Publication:
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
+            if not allow_breaking:
+                refuse_breaking(self.plan, self.workspace, state)
             approve(state)
             refuse_unreleased(self.plan, self.workspace)
             plans.note(self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason)  # from here on, live is not released
