@@ -129,6 +129,12 @@ class Site:
         commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else [])))
         return commit_and_record(lake.root, table, decide, commit)
 
+    def fail(self, *days: date, table: str = A.name, message: str = "no rows") -> None:
+        """Days that a run of live could not build."""
+        ledger = self.workspace.lake.ledger
+        at = ledger.next_time(table)
+        ledger.append([Build(table, of, "failed", "a run", "1", message=message, at=at) for of in days])
+
     def values(self, table: str = A.name) -> dict[date, int]:
         """The value of every day that has rows, read from the table; a day with rows of two values fails."""
         folder = self.root / table
