@@ -81,6 +81,7 @@ class Publication:
         plans, builds = Plans(self.workspace.lake.root), list[Build]()
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
+            self.plan.refuse_gone_tables(self.workspace.names)
             if plans.state(self.plan.id) == PUBLISHED:
                 shadow_of(self.plan, self.workspace).discard()
                 return Published((), self._release(channel))

@@ -23,6 +23,7 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
         refuse_not_publishable(plan, plans)
+        plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
         if before.conflicts:
             write_base(workspace.lake.root, plan.id, live_versions(workspace), who)

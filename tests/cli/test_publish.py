@@ -10,6 +10,7 @@ from backfill_assets.publish.checklist import Line, Outcome, Verdict
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.verdicts import Verdicts
 from backfill_assets.publish.verified import versions_of
+from backfill_assets.workspace import open_workspace
 from tests.cli.test_on_a_terminal import on_a_terminal
 from tests.cli.test_run import REJECTED, backfill, refused
 from tests.deliveries import day
@@ -27,11 +28,12 @@ def site(tmp_path) -> Site:
 
 
 @pytest.fixture
-def plan(site) -> Plan:
+def plan(site, tmp_path) -> Plan:
     """A plan of the second day, built in its shadow and verified."""
-    plan = site.shadow_plan({REJECTED: [SECOND]})
+    workspace = open_workspace(home=tmp_path, landing=tmp_path)
+    plan = site.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
     site.write({SECOND: 7}, table=REJECTED, into=plan)
-    seen = versions_of(plan, state_of(plan, site.workspace))
+    seen = versions_of(plan, state_of(plan, workspace))
     Verdicts(str(site.root)).keep(
         Verdict(plan.id, (Line("rows", Outcome.PASSED, "7 rows"),), seen, dict(plan.code), NOW, "ada")
     )
@@ -39,7 +41,7 @@ def plan(site) -> Plan:
 
 
 def test_a_verified_plan_is_published_and_what_readers_get_is_said(site, plan, tmp_path):
-    done = backfill("publish", plan.id[:5], "--reason", "a new rule", home=tmp_path)
+    done = backfill("publish", plan.id[:5], "--reason", "a new rule", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     first = f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get release 1."
     assert done.stdout.splitlines()[0] == first
@@ -49,43 +51,45 @@ def test_a_verified_plan_is_published_and_what_readers_get_is_said(site, plan, t
 
 
 def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp_path):
-    values = json.loads(backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path).stdout)
+    values = json.loads(
+        backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path).stdout
+    )
     assert (values["channels"], values["accepted"], values["exit_code"]) == ({"candidate": 1}, 1, 0)
-    values = json.loads(backfill("publish", plan.id, "--json", home=tmp_path).stdout)
+    values = json.loads(backfill("publish", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)
     assert (values["channels"], values["accepted"]) == ({"candidate": 2, "stable": 2}, 0)
 
 
 def test_a_published_plan_can_be_taken_back(site, plan, tmp_path):
-    backfill("publish", plan.id, home=tmp_path)
-    assert backfill("rollback", plan.id, home=tmp_path).exit_code == exit_codes.DONE
+    backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
+    assert backfill("rollback", plan.id, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 
 def test_before_it_is_published_there_is_nothing_to_take_back(site, plan, tmp_path):
-    code, message = refused("rollback", plan.id, home=tmp_path)
+    code, message = refused("rollback", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert "is in its shadow, and has changed nothing in live" in message
 
 
 def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(site, plan, tmp_path):
     site.write({SECOND: 5}, table=REJECTED)
-    code, message = refused("publish", plan.id, home=tmp_path)
+    code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.STOPPED
     assert f"`backfill rebase {plan.id}`" in message
-    done = backfill("rebase", plan.id, home=tmp_path)
+    done = backfill("rebase", plan.id, home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     assert f"  {REJECTED} {SECOND}: built in live by run run3 on " in done.stdout
     assert "verify it again, then publish" in done.stdout
-    code, message = refused("publish", plan.id, home=tmp_path)  # the verdict was on what live held before
+    code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)  # the verdict was on what live held before
     assert f"`backfill verify {plan.id}` again" in message
 
 
 def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(site, plan, tmp_path):
-    code, printed = on_a_terminal("n", "discard", plan.id, home=tmp_path)
+    code, _ = on_a_terminal("n", "discard", plan.id, home=tmp_path)
     assert (code, site.plans.state(plan.id)) == (exit_codes.PARTIAL, "done")
-    done = backfill("discard", plan.id, home=tmp_path)
+    done = backfill("discard", plan.id, home=tmp_path, landing=tmp_path)
     assert done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was.\n"
     assert not (site.root / "_shadow" / plan.id).exists()
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
-    code, message = refused("resume", plan.id, home=tmp_path)
+    code, message = refused("resume", plan.id, home=tmp_path, landing=tmp_path)
     assert f"Plan {plan.id} was discarded, and is not carried out again" in message

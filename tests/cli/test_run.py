@@ -31,14 +31,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = date(2019, 9, 3)
 
 
-def backfill(*arguments: str, home: Path) -> Result:
-    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(SAMPLE.parent)}
+def backfill(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> Result:
+    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(landing)}
     return CliRunner().invoke(app, arguments, env=env)
 
 
-def refused(*arguments: str, home: Path) -> tuple[int, str]:
+def refused(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> tuple[int, str]:
     """The exit code and the message."""
-    error = backfill(*arguments, home=home).exception
+    error = backfill(*arguments, home=home, landing=landing).exception
     assert isinstance(error, BackfillError), error
     return exit_codes.of_error(error), str(error)
 

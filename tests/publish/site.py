@@ -68,13 +68,13 @@ class Site:
         self.plans.note(plan.id, "ended", NOW, ending="done")
         return plan
 
-    def shadow_plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
+    def shadow_plan(self, days: Mapping[str, list[date]], reason: str = "", workspace: Workspace | None = None) -> Plan:
         """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended."""
         reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
         plan = Plan(dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow"))
         self.plans.keep(plan)
         self.plans.note(plan.id, "started", NOW, who="ada")
-        open_shadow(plan, self.workspace, "ada")
+        open_shadow(plan, workspace or self.workspace, "ada")
         self.plans.note(plan.id, "ended", NOW, ending="done")
         return plan
 
