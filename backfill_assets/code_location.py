@@ -15,6 +15,7 @@ warnings.filterwarnings("ignore", category=BetaWarning)
 
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
+from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance  # noqa: E402
 from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
 from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E402
@@ -31,6 +32,7 @@ REBUILD = (
 
 def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees of a workspace. `spark` takes the place of the session that the settings ask for."""
+    maintenance = maintain_job(workspace)
     return Definitions(
         assets=[
             *(asset_of(table, workspace, shadow=shadow) for shadow in (False, True) for table in workspace.tables),
@@ -42,8 +44,9 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             *plan_jobs(workspace),
             publish_job(workspace),
             rollback_job(workspace),
+            maintenance,
         ],
-        schedules=[nightly_schedule(workspace)],
+        schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],
         sensors=[release_sensor(workspace)],
         resources={"spark": for_each_run(spark or spark_resource(workspace.settings)), "options": RebuildOptions()},
         executor=executor,

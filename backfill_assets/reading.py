@@ -55,9 +55,10 @@ def read(
     Returns a `pyarrow.dataset.Dataset` of the rows of exactly these days, with the table's columns; with `spark`, a DataFrame
     of the same rows. The lake is found as the command line finds it: BACKFILL_LAKE, BACKFILL_HOME, or the project's folder.
 
-    Raises UsageError if there is no release yet, no such release, channel or table, or `days` are not days; TableUnreadable if
-    the version is not there any more, because it was vacuumed or its log is gone, or if it has deletion vectors, which only
-    Spark reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for a wrong setting.
+    Raises UsageError if there is no release yet, no such release, channel or table, if the release was retired, or `days` are
+    not days; TableUnreadable if the version is not there any more, because it was vacuumed or its log is gone, or if it has
+    deletion vectors, which only Spark reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for
+    a wrong setting.
     """
     name, root = table if isinstance(table, str) else table.name, read_settings().lake
     opened = release if isinstance(release, Release) else _release_in(root, release, channel)
@@ -76,7 +77,7 @@ def open_release(release: int | None = None, *, channel: str = STABLE) -> Releas
 
 def _release_in(root: str, number: int | None, channel: str) -> Release:
     releases = Releases(root)
-    return releases.of_channel(channel) if number is None else releases.get(number)
+    return releases.of_channel(channel) if number is None else releases.readable(number)
 
 
 def days_of(days: Days) -> Collection[date]:

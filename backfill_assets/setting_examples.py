@@ -19,5 +19,6 @@ EXAMPLES = {
     "max_line_bytes": "16777216",
     "protected_days": "2019-01-01..2019-06-30,2019-12-31",
     "ask_above_days": "100",
+    "rollback_days": "30",
     "price_per_hour": "0.35",
 }

@@ -33,7 +33,7 @@ def run(table: str, file: Path, partitions: str, *, number: int | None, channel:
     workspace = open_workspace()
     days = workspace.calendar.select(partitions) if partitions else None
     releases = Releases(workspace.lake.root)
-    release = releases.of_channel(channel) if number is None else releases.get(number)
+    release = releases.of_channel(channel) if number is None else releases.readable(number)
     rows = write(ReleasedTable(workspace.lake.root, release, table).dataset(days), file, overwrite=overwrite)
     if as_json:
         print(json.dumps({"file": str(file), "rows": rows, "table": table, "release": release.number}))

@@ -1,4 +1,4 @@
-"""The verbs of releases: releases, release, export."""
+"""The verbs of releases and of what is kept for them: releases, release, export, maintain."""
 
 from pathlib import Path
 from typing import Annotated
@@ -47,3 +47,15 @@ def export(
     from backfill_assets.cli.export import run
 
     raise typer.Exit(run(table, file, partitions, number=number, channel=channel, overwrite=overwrite, as_json=json_))
+
+
+@app.command()
+def maintain(
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without it, nothing is changed.")] = False,
+    table: Annotated[str, typer.Option(help="One table; then no release is retired. All if not given.")] = "",
+    json_: Json = False,
+) -> None:
+    """Compact days of many small files, retire old releases, remove files that nobody can need. A dry run without --apply."""
+    from backfill_assets.cli.maintain import run
+
+    raise typer.Exit(run(table, apply=apply, as_json=json_))

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow as pa
 STABLE, CANDIDATE = "stable", "candidate"
 # The kind of a release that points a channel at an earlier one, and leaves the tables as they were released before.
 POINTED = "channel"
+# The kind of a release that retires earlier ones, and leaves the tables and the channels as they were.
+RETIRED = "retired"
 # The kind of a release of live as it stood, and its tables' own versions.
 LIVE = "live"
 
@@ -25,6 +28,7 @@ SCHEMA = pa.schema(
         ("tables", pa.string()),
         ("channels", pa.string()),
         ("token", pa.string()),
+        ("retired", pa.string()),  # null in rows from before there was this column
     ]
 )
 
@@ -42,6 +46,7 @@ class Release:
 
     Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`; one of the kind `channel` has the
     tables of the release before it, and another `channels`: the number of the release that readers of each channel get.
+    `retired` are the releases of which files may be gone since this release was added, each with the day it was retired on.
     """
 
     number: int
@@ -51,6 +56,7 @@ class Release:
     kind: str
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
+    retired: Mapping[int, date] = field(default_factory=dict)
 
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that are at another version, or in another place, than in the release `before`; None: all."""
@@ -68,6 +74,7 @@ def to_arrow(release: Release, token: str) -> pa.Table:
         "tables": json.dumps(release.tables),
         "channels": json.dumps(dict(release.channels)),
         "token": token,
+        "retired": json.dumps(_ranges(release.retired)),
     }
     return pa.Table.from_pylist([row], schema=SCHEMA)
 
@@ -75,4 +82,16 @@ def to_arrow(release: Release, token: str) -> pa.Table:
 def from_row(row: Mapping[str, Any]) -> Release:
     tables = {name: TableVersion(path, version) for name, (path, version) in json.loads(row["tables"]).items()}
     known = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
-    return Release(**known, tables=tables, channels=json.loads(row["channels"]))
+    retired = {
+        number: date.fromisoformat(on)
+        for first, last, on in json.loads(row.get("retired") or "[]")
+        for number in range(first, last + 1)
+    }
+    return Release(**known, tables=tables, channels=json.loads(row["channels"]), retired=retired)
+
+
+def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:
+    """The first and the last of consecutive numbers that were retired on the same day, and that day."""
+    groups = groupby(enumerate(sorted(retired)), lambda entry: (entry[1] - entry[0], retired[entry[1]]))
+    each = [([number for _, number in group], day) for (_, day), group in groups]
+    return [(numbers[0], numbers[-1], day.isoformat()) for numbers, day in each]

@@ -83,6 +83,7 @@ def _append(table: DeltaTable, row: pa.Table) -> None:
         table,
         row,
         mode="append",
+        schema_mode="merge",  # releases of before lack columns of now
         # Without retries, the library commits as the next version after the one that was read, or not at all.
         commit_properties=CommitProperties(max_commit_retries=0),
         post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),

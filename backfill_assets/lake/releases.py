@@ -5,12 +5,12 @@ A release is added by compare-and-swap on the one before it (`release_commit`): 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.release import POINTED, STABLE, Release, TableVersion, from_row
+from backfill_assets.lake.release import POINTED, RETIRED, STABLE, Release, TableVersion, from_row
 from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.release_files import ReleaseFiles
 
@@ -46,6 +46,12 @@ class Releases:
             )
         raise UsageError(NONE_YET.format(self.root))
 
+    def readable(self, number: int) -> Release:
+        """The same, but UsageError for a release that was retired too: files of its tables may be gone."""
+        release = self.get(number)
+        self._refuse_retired(number)
+        return release
+
     def of_channel(self, channel: str = STABLE) -> Release:
         """The release that readers of a channel get; UsageError if there is no such channel, or no release yet."""
         newest = self.newest()
@@ -80,18 +86,37 @@ class Releases:
         """
         number = after.number + 1 if after else 1
         pointed = {**(after.channels if after else {}), **dict.fromkeys(channels, number)}
-        release = Release(number, _time(after), who, reason, kind, dict(tables), pointed)
+        release = Release(number, _time(after), who, reason, kind, dict(tables), pointed, after.retired if after else {})
         return commit_after(self.root, after, release)
 
     def point(self, after: Release, channel: str, number: int, *, who: str, reason: str) -> Release:
         """Point a channel at an existing release, which is recorded as a release of the kind `channel`.
 
-        `after` is as for `add`. Raises Conflict as `add` does, and UsageError if there is no release of that number.
+        `after` is as for `add`. Raises Conflict as `add` does, and UsageError if there is no release of that number, or if it
+        was retired.
         """
-        self.get(number)
+        self.readable(number)
         channels = {**after.channels, channel: number}
-        release = Release(after.number + 1, _time(after), who, reason, POINTED, after.tables, channels)
+        release = Release(after.number + 1, _time(after), who, reason, POINTED, after.tables, channels, after.retired)
         return commit_after(self.root, after, release)
+
+    def retire(self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str) -> Release:
+        """Retire releases that no channel has, which is recorded as a release of the kind `retired`.
+
+        They stay in the list, and are neither read nor pointed at from then on. `after` is as for `add`; raises Conflict as
+        `add` does.
+        """
+        retired = {**after.retired, **dict.fromkeys(set(numbers) - set(after.channels.values()), on)}
+        release = Release(after.number + 1, _time(after), who, reason, RETIRED, after.tables, after.channels, retired)
+        return commit_after(self.root, after, release)
+
+    def _refuse_retired(self, number: int) -> None:
+        newest = self.newest()
+        if newest and number in newest.retired:
+            raise UsageError(
+                f"Release {number} was retired on {newest.retired[number]}: its files may be gone. Nothing was read or "
+                "changed. See `backfill releases`."
+            )
 
     def _files(self) -> ReleaseFiles:
         return ReleaseFiles(self.path, open_table(self.path))

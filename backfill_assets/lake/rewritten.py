@@ -59,6 +59,16 @@ def rewritten(folder: str, builds: Iterable[Build], version: int | None = None) 
     return {build.day: why for build in suspected if (why := state.difference(build))}
 
 
+def rewritten_at(folder: str, builds: Iterable[tuple[Build, int]]) -> dict[date, str]:
+    """The same for builds of which each is looked for at a version of its own."""
+    by_version: dict[int, list[Build]] = {}
+    for build, version in builds:
+        by_version.setdefault(version, []).append(build)
+    return {
+        day: why for version, of_version in by_version.items() for day, why in rewritten(folder, of_version, version).items()
+    }
+
+
 def never_accepted(folder: str, days: Iterable[date], accepted: Container[date], version: int | None = None) -> dict[date, str]:
     """Those of `days` that have data files, although no build of them was `accepted`."""
     unknown = [day for day in days if day not in accepted]

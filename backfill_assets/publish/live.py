@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backfill_assets.lake.last_commit import last_commit
-from backfill_assets.lake.release import POINTED, STABLE, Release, TableVersion
+from backfill_assets.lake.release import POINTED, RETIRED, STABLE, Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
@@ -51,8 +51,8 @@ def live_state(workspace: Workspace) -> LiveState:
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:
-    """When tables were released last: pointing a channel elsewhere releases none."""
-    while newest and newest.kind == POINTED and newest.number > 1:
+    """When tables were released last: pointing a channel elsewhere, or retiring releases, releases none."""
+    while newest and newest.kind in (POINTED, RETIRED) and newest.number > 1:
         newest = releases.get(newest.number - 1)
     return newest.at if newest else datetime.min.replace(tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.restore import RestoreCommit
-from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.lake.rewritten import rewritten, rewritten_at
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
@@ -38,11 +38,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done with one partition; `before`: the build to put back; `why`: of a conflict, or of rows that are lost."""
+    """What is done with one partition; `before`: the build to put back, from `version` of its table; `why`: of a conflict, or
+    of rows that are lost."""
 
     kind: Kind
     before: Build | None = None
     why: str = ""
+    version: int = -1
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,14 @@ def _decisions(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -
         for day, of_day in builds.items()
         if (decision := decide(of_day, plan.id, by_others.get(day, ""), force=force))
     }
-    earlier = [each.before for each in decided.values() if each.kind == Kind.RESTORE and each.before]
-    for version in {build.delta_version for build in earlier}:
-        of_version = [build for build in earlier if build.delta_version == version]
-        for day, why in rewritten(folder, of_version, version).items():
-            decided[day] = Decision(Kind.LOST, why=why)
+    # As the day stood when the plan came: of the version of its build, files may be gone that were compacted since. Where
+    # somebody else wrote in between, the version of its build has the rows.
+    earlier = {day: (decision.before, decision.version) for day, decision in decided.items() if decision.before}
+    for day in rewritten_at(folder, earlier.values()):
+        before = earlier[day][0]
+        earlier[day], decided[day] = (before, before.delta_version), replace(decided[day], version=before.delta_version)
+    for day, why in rewritten_at(folder, earlier.values()).items():
+        decided[day] = Decision(Kind.LOST, why=why)
     return {(table.name, day): decision for day, decision in sorted(decided.items())}
 
 
@@ -148,13 +153,14 @@ def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "",
     changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
     if not changed:
         return None
+    version = max(builds[changed[0]].delta_version - 1, builds[changed[0] - 1].delta_version)
     before, of_plan, now = (builds[changed[0] - 1] if changed[0] else None), builds[changed[-1]], builds[-1]
     if before is None:
         return Decision(Kind.FIRST_BUILT)
     if now.fingerprint == before.fingerprint and not rewritten_by_others:
         return Decision(Kind.RESTORED)
     why = rewritten_by_others or (_by_whom(now) if now.fingerprint != of_plan.fingerprint else "")
-    return Decision(Kind.CONFLICT, why=why) if why and not force else Decision(Kind.RESTORE, before)
+    return Decision(Kind.CONFLICT, why=why) if why and not force else Decision(Kind.RESTORE, before, version=version)
 
 
 def _by_whom(build: Build) -> str:
@@ -170,9 +176,9 @@ def restore(
 
     def decide_again() -> list[Build]:
         at, decisions = ledger.next_time(table.name), _decisions(plan, table, workspace, force=force)
-        builds = [d.before for (_, day), d in decisions.items() if day in days and d.kind == Kind.RESTORE and d.before]
-        versions.update({build.day: build.delta_version for build in builds})
-        return [record.of(build, at) for build in builds]
+        restored = {day: d for (_, day), d in decisions.items() if day in days and d.kind == Kind.RESTORE}
+        versions.update({day: decision.version for day, decision in restored.items()})
+        return [record.of(decision.before, at) for decision in restored.values() if decision.before]
 
     commit = RestoreCommit(workspace.lake.path(table.name), table.partition_by, versions)
     return commit_and_record(workspace.lake.root, table.name, decide_again, commit)

@@ -1,0 +1,124 @@
+"""Which data files of a table somebody still needs, and for what. No Spark; nothing is changed.
+
+A file is needed by every version that it belongs to. The versions that stood at any time since a moment need what the newest
+one has and what commits since then have added or removed: so the log of that time is read, and no version is opened.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyarrow.fs import FileInfo, FileSelector, FileSystem
+
+from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.paths import files_in
+
+
+class Need(StrEnum):
+    """Why a file stays; of several reasons, the first of these."""
+
+    NEWEST = "the newest version"
+    WINDOW = "the rollback window"
+    RELEASE = "kept releases"
+    SHADOW = "open shadows"
+    YOUNG = "too young"  # it may be of a step that has not committed it yet
+    RUNNING = "a step at work on the table"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The data files of all versions since a moment: `first` is the lowest of these versions."""
+
+    first: int
+    paths: frozenset[str]
+
+
+def needed_files(
+    table: DeltaTable, folder: str, since: datetime, releases: Collection[int], shadows: Collection[int]
+) -> dict[str, Need]:
+    """Each file, by its path below the folder of `table`, that is needed.
+
+    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these name. Raises TableUnreadable if
+    the log of one of them cannot be read: what it needs is not known then.
+    """
+    needed = dict.fromkeys(_paths(table), Need.NEWEST)
+    window = window_files(folder, int(table.version()), since)
+    needed |= {path: Need.WINDOW for path in window.paths if path not in needed}
+    for need, versions in ((Need.RELEASE, releases), (Need.SHADOW, shadows)):
+        for version in sorted(version for version in versions if version < window.first):
+            needed |= {path: need for path in _paths_at(folder, version) if path not in needed}
+    return needed
+
+
+def window_files(folder: str, newest: int, since: datetime) -> Window:
+    """What commits since then have added or removed, by the time at which the log got each of them."""
+    store, paths, first = files_in(folder), set[str](), newest
+    recent = {int(info.base_name[:20]): info.path for info in _log(store) if _modified(info) >= since}
+    for version, path in sorted(recent.items(), reverse=True):
+        paths.update(_changed_by(store, folder, path))
+        if version == first:  # without gaps, so that all versions from the one before it on are covered
+            first = version - 1
+    return Window(first, frozenset(paths))
+
+
+def data_files_in(folder: str) -> list[FileInfo]:
+    """The data files that lie in a table's folder, listed in its log or not."""
+    infos = files_in(folder).get_file_info(FileSelector("", allow_not_found=True, recursive=True))
+    return [info for info in infos if info.is_file and _is_data(info.path)]
+
+
+def is_younger(info: FileInfo, moment: datetime) -> bool:
+    return _modified(info) > moment
+
+
+def _is_data(path: str) -> bool:
+    # As for Delta's vacuum, what begins with an underscore or a dot is not data: the log is not, nor are files being written.
+    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def _log(store: FileSystem) -> Iterator[FileInfo]:
+    for info in store.get_file_info(FileSelector("_delta_log", allow_not_found=True)):
+        if info.base_name[:20].isdigit() and info.base_name[20:] == ".json":
+            yield info
+
+
+def _modified(info: FileInfo) -> datetime:
+    """When a file was written; one whose store does not tell it is taken for the newest."""
+    return datetime.fromtimestamp(info.mtime_ns / 1e9, UTC) if info.mtime_ns else datetime.max.replace(tzinfo=UTC)
+
+
+def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
+    try:
+        with store.open_input_stream(commit) as file:
+            actions = [json.loads(line) for line in bytes(file.read()).splitlines() if line.strip()]
+    except FileNotFoundError:  # Delta's own cleaning of the log came first
+        return
+    except ValueError as error:
+        raise TableUnreadable(
+            f"The commit {folder}/{commit} cannot be read: {error}. Nothing was removed. Restore it from a copy."
+        ) from None
+    for action in actions:
+        for kind in ("add", "remove"):
+            if kind in action:
+                yield from _spellings(action[kind]["path"])
+
+
+def _paths_at(folder: str, version: int) -> Iterable[str]:
+    table = open_table(folder, version)
+    return _paths(table) if table else ()
+
+
+def _paths(table: DeltaTable) -> Iterator[str]:
+    for path in pa.table(table.get_add_actions(flatten=True))["path"].to_pylist():
+        yield from _spellings(path)
+
+
+def _spellings(path: str) -> tuple[str, str]:
+    """The path as the log has it, where some writers encode it, and as the disk has it."""
+    return path, unquote(path)
