@@ -23,13 +23,14 @@ def run(number: int | None, *, as_json: bool) -> int:
     releases = Releases(read_settings().lake)
     if number is not None:
         release = releases.get(number)
-        value = as_values(release, releases.get(number - 1) if number > 1 else None)
+        value = as_values(release, releases.get(number - 1) if number > 1 else None, releases.newest())
         if as_json:
             print(json.dumps(value))
         else:
             show(terminal(), value)
         return 0
-    values = [as_values(release, before) for before, release in pairwise([None, *releases.all()]) if release]
+    every = releases.all()
+    values = [as_values(release, before, every[-1]) for before, release in pairwise([None, *every]) if release]
     if as_json:
         print(json.dumps({"releases": values}))
     else:
@@ -37,8 +38,9 @@ def run(number: int | None, *, as_json: bool) -> int:
     return 0
 
 
-def as_values(release: Release, before: Release | None) -> dict[str, Any]:
-    """A release as plain values, and which of its tables are not as in the one `before`."""
+def as_values(release: Release, before: Release | None, newest: Release | None = None) -> dict[str, Any]:
+    """A release as plain values, and which of its tables are not as in the one `before`. The `newest` says if it is retired."""
+    retired = newest.retired.get(release.number) if newest else None
     return {
         "release": release.number,
         "at": release.at.isoformat(),
@@ -46,6 +48,7 @@ def as_values(release: Release, before: Release | None) -> dict[str, Any]:
         "reason": release.reason,
         "kind": release.kind,
         "channels": dict(release.channels),
+        "retired": retired.isoformat() if retired else None,
         "tables": {name: version._asdict() for name, version in release.tables.items()},
         "changed_tables": release.changed(before),
     }
@@ -57,6 +60,7 @@ def show_all(console: Console, values: list[dict[str, Any]]) -> None:
     for value in reversed(values):
         # Where the channels point now, not where they pointed then: what readers get is looked for here.
         channels = [channel for channel, number in newest.items() if number == value["release"]]
+        channels += [f"retired {value['retired']}"] if value["retired"] else []
         changed = f"{len(value['changed_tables'])} of {len(value['tables'])}"
         table.add_row(
             str(value["release"]), _at(value), value["kind"], value["who"], ", ".join(channels), changed, value["reason"]
@@ -68,6 +72,8 @@ def show(console: Console, value: dict[str, Any]) -> None:
     console.print(f"release {value['release']} ({value['kind']}), {_at(value)} UTC, by {value['who']}: {value['reason']}")
     for channel, number in value["channels"].items():
         console.print(f"  {channel}: release {number}")
+    if value["retired"]:
+        console.print(f"  retired on {value['retired']}: its files may be gone, and it cannot be read")
     table = Table("table", "version", "changed", "path")
     for name, version in value["tables"].items():
         changed = "yes" if name in value["changed_tables"] else ""

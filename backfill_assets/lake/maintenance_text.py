@@ -8,7 +8,8 @@ from backfill_assets.lake.needed_files import Need
 from backfill_assets.lake.release import Release
 from backfill_assets.lake.upkeep import TableUpkeep
 
-COLUMNS = ("table", "files", "to compact", "to remove", "kept, and what for")
+COLUMNS = ("table", "files", "compact", "remove", "keep, and what for")
+SHOWN = 10
 
 
 def rows(result: Maintenance) -> list[tuple[str, ...]]:
@@ -72,5 +73,5 @@ def _size(files: int, size: int) -> str:
 
 
 def _numbers(releases: Sequence[Release]) -> str:
-    first, last = releases[0].number, releases[-1].number
-    return str(first) if first == last else f"{first} to {last}"
+    numbers = [str(release.number) for release in releases]
+    return ", ".join([*numbers[:SHOWN], f"{len(numbers) - SHOWN} more"] if len(numbers) > SHOWN else numbers)

@@ -44,14 +44,14 @@ def needed_files(
 ) -> dict[str, Need]:
     """Each file, by its path below the folder of `table`, that is needed.
 
-    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these name. Raises TableUnreadable if
-    the log of one of them cannot be read: what it needs is not known then.
+    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these name, -1 for no table. Raises
+    TableUnreadable if the log of one of them cannot be read: what it needs is not known then.
     """
     needed = dict.fromkeys(_paths(table), Need.NEWEST)
     window = window_files(folder, int(table.version()), since)
     needed |= {path: Need.WINDOW for path in window.paths if path not in needed}
     for need, versions in ((Need.RELEASE, releases), (Need.SHADOW, shadows)):
-        for version in sorted(version for version in versions if version < window.first):
+        for version in sorted(version for version in versions if 0 <= version < window.first):
             needed |= {path: need for path in _paths_at(folder, version) if path not in needed}
     return needed
 
@@ -111,7 +111,9 @@ def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
 
 def _paths_at(folder: str, version: int) -> Iterable[str]:
     table = open_table(folder, version)
-    return _paths(table) if table else ()
+    if table is None:  # so the library says of some logs that do not reach back to the version
+        raise TableUnreadable(f"The log of the Delta table {folder} does not have version {version} (any more).")
+    return _paths(table)
 
 
 def _paths(table: DeltaTable) -> Iterator[str]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.release import Release
+from backfill_assets.lake.release import POINTED, RETIRED, Release
 from backfill_assets.lake.releases import Releases
 
-# So many of the last releases stay, however old they are: where little is released, somebody still goes back to the one before.
+# So many of the last releases of tables stay, however old they are: where little is released, somebody still goes back to one.
 ALWAYS_KEPT = 5
 ATTEMPTS = 20
 
@@ -29,7 +29,8 @@ def kept_releases(releases: Sequence[Release], since: datetime) -> Kept:
     """
     if not releases:
         return Kept(None, (), ())
-    newest, wanted = releases[-1], {release.number for release in releases[-ALWAYS_KEPT:]}
+    newest, of_tables = releases[-1], [release for release in releases if release.kind not in (POINTED, RETIRED)]
+    wanted = {release.number for release in of_tables[-ALWAYS_KEPT:]}
     for number, release in enumerate(releases):
         until = releases[number + 1].at if number + 1 < len(releases) else None
         if until is None or until >= since:

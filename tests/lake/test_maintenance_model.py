@@ -1,0 +1,143 @@
+"""Maintenance among nights, plans, releases, shadows and weeks that pass, in any order: a naive model says what must stay."""
+
+import json
+import os
+import tempfile
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import hypothesis.strategies as st
+from deltalake import DeltaTable
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from backfill_assets.lake.maintenance import maintain
+from backfill_assets.lake.release import CANDIDATE, LIVE, STABLE, Release
+from backfill_assets.lake.release_commit import commit_after
+from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.retirement import ALWAYS_KEPT
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.live import live_tables
+from backfill_assets.publish.rollback import Kind
+from tests.lake.maintained import WINDOW, later, of_table, on_disk, values_of, write_in_many_files
+from tests.publish.site import DAYS, A, Site
+
+days, values = st.sampled_from(DAYS[:3]), st.integers(1, 8)
+
+
+class Years(RuleBasedStateMachine):
+    """The table A. Time is the model's own: whatever an act writes gets the model's time as its file's."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.site, self.now = Site(Path(self.folder.name)), later(0)
+        self.aged, self.retired = set[Path](), set[int]()
+        # When each version came, and its files; each release and what it holds; each plan, its day, when, and the day before.
+        self.versions: list[tuple[datetime, set[str]]] = []
+        self.released: dict[int, tuple[Release, dict[date, int]]] = {}
+        self.plans: list[tuple[Plan, date, datetime, int]] = []
+        self.shadow: int | None = None
+        self.write(DAYS[0], 1)
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+    def note(self) -> None:
+        """Give what was written the time of now, and remember the versions."""
+        for path in set(self.site.root.rglob("*")) - self.aged:
+            if path.is_file():
+                os.utime(path, (self.now.timestamp(),) * 2)
+                self.aged.add(path)
+        folder = str(self.site.root / A.name)
+        for version in range(len(self.versions), DeltaTable(folder).version() + 1):
+            table = DeltaTable(folder, version=version)
+            self.versions.append((self.now, set(table.get_add_actions()["path"].to_pylist())))
+
+    @rule(at=days, value=values)
+    def write(self, at: date, value: int) -> None:
+        self.site.write({at: value})
+        self.note()
+
+    @rule(at=days)
+    def write_many_files(self, at: date) -> None:
+        write_in_many_files(self.site, at)
+        self.note()
+
+    @rule(at=days, value=values)
+    def plan(self, at: date, value: int) -> None:
+        before = self.site.values().get(at)
+        if before not in (None, value):
+            plan = self.site.plan({A.name: [at]}, reason=f"{len(self.plans)} {self.now}")
+            self.site.write({at: value}, plan=plan.id)
+            self.plans.append((plan, at, self.now, before))
+            self.note()
+
+    @rule(channels=st.sets(st.sampled_from([STABLE, CANDIDATE]), min_size=1))
+    def release(self, channels: set[str]) -> None:
+        root = str(self.site.root)
+        newest = Releases(root).newest()
+        number = newest.number + 1 if newest else 1
+        pointed = {**(newest.channels if newest else {STABLE: number}), **dict.fromkeys(channels, number)}
+        tables, retired = live_tables(self.site.workspace, None), newest.retired if newest else {}
+        made = Release(number, max(self.now, newest.at) if newest else self.now, "w", "r", LIVE, tables, pointed, retired)
+        self.released[number] = commit_after(root, newest, made), self.site.values()
+        self.note()
+
+    @rule()
+    def shadow_opens_or_ends(self) -> None:
+        base = self.site.root / "_shadow" / "p" / "base.json"
+        base.parent.mkdir(parents=True, exist_ok=True)
+        self.shadow = len(self.versions) - 1 if self.shadow is None else None
+        base.write_text(json.dumps({"tables": {} if self.shadow is None else {A.name: self.shadow}}))
+
+    @rule(days=st.sampled_from([1, 20, 31, 70]))
+    def time_passes(self, days: int) -> None:
+        self.now += timedelta(days=days)
+
+    @rule(data=st.data())
+    def a_plan_of_the_window_is_taken_back(self, data: st.DataObject) -> None:
+        recent = [each for each in self.plans if each[2] > self.now - timedelta(days=WINDOW)]
+        if recent:
+            each = data.draw(st.sampled_from(recent))
+            plan, at, _, before = each
+            assert self.site.roll_back(plan, force=True) in [{(A.name, at): k} for k in (Kind.RESTORE, Kind.RESTORED)]
+            assert self.site.values()[at] == before
+            self.plans.remove(each)
+            self.note()
+
+    @rule()
+    def maintained(self) -> None:
+        rows, before = self.site.values(), on_disk(self.site)
+        done = maintain(str(self.site.root), WINDOW, self.now, "ada")
+        self.retired |= {release.number for release in done.retired}
+        self.note()
+        assert done.problems == []
+        assert (self.site.values(), of_table(done).removed.keys() - before) == (rows, set())
+        self.check_releases()
+        # What was compacted has been in the window until now, so it is there as before.
+        compacted = on_disk(self.site) - before
+        assert on_disk(self.site) == (before & self.needed()) | compacted
+        assert compacted <= self.versions[-1][1]
+
+    def check_releases(self) -> None:
+        newest = Releases(str(self.site.root)).newest()
+        since = self.now - timedelta(days=WINDOW)
+        must = {*newest.channels.values(), *sorted(self.released)[-ALWAYS_KEPT:]} if newest else set()
+        must |= {number for number, (release, _) in self.released.items() if release.at >= since}
+        assert not must & self.retired
+        for number in self.released.keys() - self.retired:
+            assert values_of(self.site, number) == self.released[number][1]
+
+    def needed(self) -> set[str]:
+        """The files of every version that stood at any time in the window, is kept by a release or read by the shadow."""
+        since, ends = self.now - timedelta(days=WINDOW), [at for at, _ in self.versions[1:]]
+        wanted = {n for n in range(len(self.versions)) if n >= len(ends) or ends[n] >= since}
+        wanted |= {release.tables[A.name].version for n, (release, _) in self.released.items() if n not in self.retired}
+        wanted |= set() if self.shadow is None else {self.shadow}
+        return {path for n in wanted for path in self.versions[n][1]}
+
+
+class TestYears(Years.TestCase):
+    settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
