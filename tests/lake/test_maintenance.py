@@ -18,7 +18,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import ALWAYS_KEPT
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.publish.rollback import Kind
-from tests.lake.maintained import WINDOW, contents, later, of_table, on_disk, release, run, values_of
+from tests.lake.maintained import WINDOW, age, contents, later, of_table, on_disk, release, run, values_of
 from tests.publish.site import DAYS, A, B, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -52,6 +52,27 @@ def test_within_the_window_nothing_is_removed_and_a_plan_is_taken_back(site, day
     assert on_disk(site) == before
     assert site.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
     assert site.values() == {FIRST: 5, SECOND: 6}
+
+
+def test_what_was_replaced_within_the_window_stays_however_long_ago_it_was_written(site):
+    age(site, 60)
+    plan = site.plan({A.name: [FIRST]})
+    site.write({FIRST: 7}, plan=plan.id)
+    done = of_table(run(site, 29))
+    assert (len(done.removed), dict(done.kept)) == (4, {Need.NEWEST: 2, Need.WINDOW: 1})
+    assert site.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
+    assert site.values() == {FIRST: 5, SECOND: 6}
+
+
+def test_a_kept_release_of_before_the_window_keeps_its_files_beside_those_of_the_window(site):
+    old = release(site, "candidate")
+    site.write({FIRST: 7})
+    site.write({FIRST: 8})
+    age(site, 60)
+    site.write({FIRST: 9})
+    done = of_table(run(site))
+    assert (len(done.removed), dict(done.kept)) == (5, {Need.NEWEST: 2, Need.WINDOW: 1, Need.RELEASE: 1})
+    assert values_of(site, old) == {FIRST: 5, SECOND: 6}
 
 
 def test_a_release_of_a_channel_is_kept_however_old_and_an_old_one_of_none_is_retired(site):

@@ -95,6 +95,7 @@ class Years(RuleBasedStateMachine):
     @rule(days=st.sampled_from([1, 20, 31, 70]))
     def time_passes(self, days: int) -> None:
         self.now += timedelta(days=days)
+        self.maintained()
 
     @rule(data=st.data())
     def a_plan_of_the_window_is_taken_back(self, data: st.DataObject) -> None:
