@@ -77,9 +77,17 @@ def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
     assert "release 2 (live), " in shown
     assert ": all of it\n  stable: release 2\n" in shown
     value = values("releases", "2")
-    assert list(value) == ["release", "at", "who", "reason", "kind", "channels", "tables", "changed_tables"]
+    assert list(value) == ["release", "at", "who", "reason", "kind", "channels", "retired", "tables", "changed_tables"]
     assert value["tables"] == {A: {"path": A, "version": 1}, B: {"path": B, "version": 0}}
-    assert (value["channels"], sorted(value["changed_tables"])) == ({"stable": 2}, [B, A])
+    assert (value["channels"], value["retired"], sorted(value["changed_tables"])) == ({"stable": 2}, None, [B, A])
+
+
+def test_a_retired_release_stays_in_the_list_and_says_since_when(lake):
+    backfill("release", "--reason", "all of it")
+    newest = lake.releases.newest()
+    lake.releases.retire(newest, [1], day(3), who="ada", reason="old")
+    assert f"retired on {day(3)}: its files may be gone, and it cannot be read" in backfill("releases", "1").stdout
+    assert [value["retired"] for value in values("releases")["releases"]] == [str(day(3)), None, None]
 
 
 def test_live_that_is_not_released_is_a_line_of_status_until_a_person_releases_it(lake):

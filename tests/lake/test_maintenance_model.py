@@ -140,5 +140,5 @@ class Years(RuleBasedStateMachine):
         return {path for n in wanted for path in self.versions[n][1]}
 
 
-class TestYears(Years.TestCase):
-    settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
+TestYears = Years.TestCase
+TestYears.settings = settings(max_examples=4, stateful_step_count=15, deadline=None)
