@@ -70,16 +70,17 @@ def decide(keeping: Keeping, name: str) -> TableUpkeep:
 
 
 def carry_out(keeping: Keeping, name: str) -> TableUpkeep:
-    """Do it, under the table's lock; what was done. A file of a day that was compacted just now stays for the window."""
+    """Do it, under the table's lock; what was done. Files of a day that is compacted now stay for the window."""
     try:
         with writing(keeping.root, name):
-            problem, days = "", dict(_decide(keeping, name).days)
+            folder, decided = Paths(keeping.root).table(name), _decide(keeping, name)
+            done = _remove(folder, decided)
             try:
-                _compact(Paths(keeping.root).table(name), days)
+                _compact(folder, done.days)
             except (DeltaError, OSError) as error:
-                problem, days = f"Its days were not compacted: {_sentence(error)}", {}
-            decided = replace(_decide(keeping, name), days=days)
-            return _remove(Paths(keeping.root).table(name), decided, problem)
+                problem = f"{done.problem} Its days were not compacted: {_sentence(error)}".strip()
+                return replace(done, days={}, problem=problem)
+            return done
     except (BackfillError, DeltaError, OSError, pa.ArrowException) as error:
         return TableUpkeep(name, problem=_sentence(error))
 
@@ -129,15 +130,15 @@ def _compact(folder: str, days: Iterable[date]) -> None:
     )
 
 
-def _remove(folder: str, decided: TableUpkeep, problem: str) -> TableUpkeep:
-    store, removed = files_in(folder), dict[str, int]()
+def _remove(folder: str, decided: TableUpkeep) -> TableUpkeep:
+    store, removed, problem = files_in(folder), dict[str, int](), ""
     for path, size in decided.removed.items():
         try:
             store.delete_file(path)
         except FileNotFoundError:
             pass  # somebody else was faster
         except OSError as error:
-            problem = f"{problem} {_sentence(error)} The other files that nobody needs stay too.".strip()
+            problem = f"{_sentence(error)} The other files that nobody needs stay too."
             break
         removed[path] = size
     _remove_empty(folder, removed)

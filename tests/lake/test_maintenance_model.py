@@ -117,7 +117,6 @@ class Years(RuleBasedStateMachine):
         assert done.problems == []
         assert (self.site.values(), of_table(done).removed.keys() - before) == (rows, set())
         self.check_releases()
-        # What was compacted has been in the window until now, so it is there as before.
         compacted = on_disk(self.site) - before
         assert on_disk(self.site) == (before & self.needed()) | compacted
         assert compacted <= self.versions[-1][1]
