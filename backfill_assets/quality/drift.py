@@ -1,0 +1,177 @@
+"""Drift: how far the values of a column have moved from a reference, in two figures. No Spark.
+
+The population stability index is the sum over bins of (q - p) ln(q / p), p and q being the shares of the reference's and of the
+current rows in a bin (Siddiqi, Credit Risk Scorecards, 2006). It is 0 for equal shares, symmetric in them, and has no upper
+bound. Bins are
+
+- of numbers and times, the ten between the deciles of the reference (fewer where deciles coincide), the outer ones open; of at
+  most ten different values in the reference, each of these, and one bin for all others;
+- of text, booleans and days, each value;
+- in either case one for nulls, and one for NaN.
+
+A bin that is empty on one side counts there as half a row, as in weights of evidence (SAS, HPBIN, WOEADJUST=0.5): of few rows,
+a fixed small share would make one row that is gone look like another population. A bin that is empty on both counts nothing.
+
+The distance is between 0 and 1: of numbers and times the two-sample Kolmogorov-Smirnov statistic, sup |F(x) - G(x)| over the
+values that are not null, ties counted together (Conover, Practical Nonparametric Statistics, 3rd edition, 6.3); of values
+without an order the total variation, half the sum of |p - q| over the values, null being one (Levin and Peres, Markov Chains
+and Mixing Times, 4.1). NaN is the largest number, as in Spark. Where a side has nothing but nulls, the two values of any type
+are null and not null.
+
+Whole numbers beyond 2^53 are compared as the nearest floating-point numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+BINS = 10
+HALF_A_ROW = 0.5
+# More different values than these, on more than half of the rows: a key, whose values are all new after any change.
+MANY_VALUES, KEY_SHARE = 50, 0.5
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.float64]
+KOLMOGOROV_SMIRNOV, TOTAL_VARIATION = "Kolmogorov-Smirnov", "total variation"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Drift of one column: the stability index, the distance and its name; or, where it was `skipped`, why."""
+
+    column: str
+    index: float = 0.0
+    distance: float = 0.0
+    measure: str = ""
+    skipped: str = ""
+
+    @property
+    def size(self) -> float:
+        """The larger of the two figures: each sees what the other does not."""
+        return max(self.index, self.distance)
+
+
+def drift(column: str, reference: pa.ChunkedArray, current: pa.ChunkedArray) -> Drift:
+    """The drift of one column's values. Skipped: a side without rows, other types than those above, keys."""
+    before, now = _plain(reference), _plain(current)
+    empty = [side for side, values in (("live", before), ("the rebuild", now)) if not len(values)]
+    if empty:
+        return Drift(column, skipped=f"{' and '.join(empty)} has no rows of these days")
+    if before.null_count == len(before) or now.null_count == len(now):
+        return _of_nulls(column, before, now)
+    kinds = [_kind(values.type) for values in (before, now)]
+    if "" in kinds:
+        return Drift(column, skipped=f"{(before if not kinds[0] else now).type} has neither an order nor categories")
+    if kinds[0] != kinds[1]:
+        return Drift(column, skipped=f"{before.type} in live and {now.type} in the rebuild")
+    return _of_numbers(column, before, now) if kinds[0] == "number" else _of_categories(column, before, now)
+
+
+def stability_index(reference: Counts, current: Counts) -> float:
+    """The population stability index of the row counts of the same bins; both sides have rows."""
+    reference, current = np.asarray(reference, float), np.asarray(current, float)
+    used = (reference > 0) | (current > 0)
+    p = np.maximum(reference[used], HALF_A_ROW) / reference.sum()
+    q = np.maximum(current[used], HALF_A_ROW) / current.sum()
+    return float(np.sum((q - p) * np.log(q / p)))
+
+
+def kolmogorov_smirnov(reference: Floats, current: Floats) -> float:
+    """sup |F - G| of the values of two samples: 0 if both are empty, 1 if one is."""
+    if not len(reference) or not len(current):
+        return float(len(reference) != len(current))
+    one, other = np.sort(reference), np.sort(current)
+    at = np.concatenate([one, other])
+    shares = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
+    return float(np.max(np.abs(shares[0] - shares[1])))
+
+
+def total_variation(reference: Counts, current: Counts) -> float:
+    """Half the sum of the differences of shares, of the row counts of the same categories."""
+    p, q = (np.asarray(counts, float) / np.sum(counts) for counts in (reference, current))
+    return float(np.abs(p - q).sum() / 2)
+
+
+def _of_numbers(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> Drift:
+    values = [_numbers(side) for side in (before, now)]
+    bins = _bins(values[0][~np.isnan(values[0])])
+    counts = [bins.counts(each, side.null_count) for each, side in zip(values, (before, now), strict=True)]
+    return Drift(column, stability_index(*counts), kolmogorov_smirnov(*values), KOLMOGOROV_SMIRNOV)
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """`edges`, in order: the upper ends of bins, or, if they are `values`, bins themselves."""
+
+    edges: Floats
+    values: bool
+
+    def counts(self, numbers: Floats, nulls: int) -> Counts:
+        """The rows in each bin, then those above all edges (or at none of the values), then nulls and NaN."""
+        known = numbers[~np.isnan(numbers)]
+        bins = np.searchsorted(self.edges, known, side="left")
+        if self.values and len(self.edges):
+            bins[self.edges[np.minimum(bins, len(self.edges) - 1)] != known] = len(self.edges)
+        counted = np.bincount(bins, minlength=len(self.edges) + 1)
+        return np.concatenate([counted, [nulls, len(numbers) - len(known)]]).astype(float)
+
+
+def _bins(reference: Floats) -> _Bins:
+    different = np.unique(reference)
+    if len(different) <= BINS:
+        return _Bins(different, values=True)
+    # Deciles that are values themselves: between an infinite value and another one there is no middle.
+    ranks = np.ceil(np.arange(1, BINS) * len(reference) / BINS).astype(int) - 1
+    return _Bins(np.unique(np.sort(reference)[ranks]), values=False)
+
+
+def _of_categories(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> Drift:
+    counted = [pc.value_counts(side) for side in (before, now)]
+    if all(map(_is_key, counted, (before, now))):
+        return Drift(column, skipped=f"a key: {len(counted[1]):,} different values in {len(now):,} rows")
+    sides = [dict(zip(*(part.to_pylist() for part in each.flatten()), strict=True)) for each in counted]
+    return _by_category(column, *sides)
+
+
+def _is_key(counted: pa.StructArray, rows: pa.ChunkedArray) -> bool:
+    return len(counted) > max(MANY_VALUES, KEY_SHARE * (len(rows) - rows.null_count))
+
+
+def _of_nulls(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> Drift:
+    """Where a side has nothing but nulls, whatever its type, a row is null or it is not."""
+    sides = [{None: side.null_count, "value": len(side) - side.null_count} for side in (before, now)]
+    return _by_category(column, *sides)
+
+
+def _by_category(column: str, before: Mapping[Any, int], now: Mapping[Any, int]) -> Drift:
+    names = list(dict.fromkeys([*before, *now]))
+    counts = [np.array([side.get(name, 0) for name in names], float) for side in (before, now)]
+    return Drift(column, stability_index(*counts), total_variation(*counts), TOTAL_VARIATION)
+
+
+def _kind(of: pa.DataType) -> str:
+    """`number` (times too), `category`, or "" for what is neither."""
+    if types.is_integer(of) or types.is_floating(of) or types.is_decimal(of) or types.is_timestamp(of):
+        return "number"
+    is_text = types.is_string(of) or types.is_large_string(of) or types.is_string_view(of)
+    return "category" if is_text or types.is_boolean(of) or types.is_date(of) else ""
+
+
+def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    values = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return values.cast(values.type.value_type) if types.is_dictionary(values.type) else values
+
+
+def _numbers(values: pa.ChunkedArray) -> Floats:
+    """The values that are not null."""
+    present = values.drop_null()
+    if types.is_timestamp(present.type):
+        present = present.cast(pa.timestamp("us", present.type.tz), safe=False).cast(pa.int64())
+    numbers: Floats = present.cast(pa.float64(), safe=False).to_numpy()
+    return numbers
