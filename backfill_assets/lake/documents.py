@@ -1,0 +1,48 @@
+"""Small documents of a lake: files that are written once, whole or not at all, and never changed."""
+
+import os
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pyarrow import fs
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
+from backfill_assets.lake.paths import files_in
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The JSON files in `folder`, a directory or an object-store prefix."""
+
+    folder: str
+
+    @cached_property
+    def _files(self) -> fs.FileSystem:
+        return files_in(self.folder)
+
+    # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
+    @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)
+    def names(self) -> list[str]:
+        """The names of the finished files, in order; none if there is no such folder."""
+        files = self._files.get_file_info(fs.FileSelector("", allow_not_found=True))
+        return sorted(file.base_name for file in files if file.extension == "json" and not file.base_name.startswith("_"))
+
+    def read(self, name: str) -> bytes:
+        with self._files.open_input_stream(name) as file:
+            return bytes(file.read())
+
+    def write(self, name: str, contents: str) -> None:
+        if "://" in self.folder:  # an object appears when it is complete
+            # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake 1.6).
+            with self._files.open_output_stream(name, buffer_size=2**16) as out:
+                out.write(contents.encode())
+            return
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        unfinished = Path(self.folder, f"_{secrets.token_hex(4)}.{name}")
+        with unfinished.open("w") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())  # after a power cut, a file that has its name has its contents
+        unfinished.replace(Path(self.folder, name))
