@@ -8,6 +8,8 @@ window, same_day, itself, SliceDays       what a table reads
 Landing                                   a source: files delivered into a folder, by day
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
+DriftThresholds                           how far a column of a rebuild may be from live
+reconciliation, Reconciled, consumer      what tables promise together, checked before a rebuild is published
 read, open_release, Release               a table as a release has it, without Spark or with it
 """
 
@@ -24,28 +26,38 @@ if TYPE_CHECKING:
 
     from backfill_assets.lake.release import Release
     from backfill_assets.quality import rules
+    from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
     from backfill_assets.sources.landing import Landing
     from backfill_assets.sources.protocol import LandingArea, Source
+    from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation, consumer, reconciliation
     from backfill_assets.tables.declaration import Table, table
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Landing", "LandingArea", "Release", "SliceDays", "Source", "Table",
-    "definitions", "itself", "open_release", "read", "rules", "same_day", "table", "window",
+    "Consumer", "DriftThresholds", "Landing", "LandingArea", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays",
+    "Source", "Table", "consumer", "definitions", "itself", "open_release", "read", "reconciliation", "rules", "same_day",
+    "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
 _MODULES = {
+    "Consumer": "tables.agreements",
+    "DriftThresholds": "quality.thresholds",
     "Landing": "sources.landing",
     "LandingArea": "sources.protocol",
+    "Reader": "tables.agreements",
+    "Reconciled": "tables.agreements",
+    "Reconciliation": "tables.agreements",
     "Release": "lake.release",
     "SliceDays": "tables.windows",
     "Source": "sources.protocol",
     "Table": "tables.declaration",
+    "consumer": "tables.agreements",
     "itself": "tables.windows",
     "open_release": "reading",
     "read": "reading",
+    "reconciliation": "tables.agreements",
     "rules": "quality.rules",
     "same_day": "tables.windows",
     "table": "tables.declaration",
@@ -53,21 +65,33 @@ _MODULES = {
 }
 
 
-def definitions(*, tables: Sequence[Table], first_day: date | None = None, last_day: date | None = None) -> Definitions:
+def definitions(
+    *,
+    tables: Sequence[Table],
+    first_day: date | None = None,
+    last_day: date | None = None,
+    reconciliations: Sequence[Reconciliation] = (),
+    consumers: Sequence[Consumer] = (),
+) -> Definitions:
     """The project: these tables as Dagster's `Definitions`. Call it once in your module, as `defs = definitions(tables=[...])`.
 
     `tables` are all tables of the project, in any order. `first_day` and `last_day` (UTC, both included) are the calendar where
     BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY are not set; without a last day it grows, and ends yesterday.
 
-    Raises ValueError if two tables have one name or a table reads one that is not among `tables`, and SettingsError if a
-    setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
+    `reconciliations` and `consumers` are what several tables promise together (`@reconciliation`, `@consumer`): a rebuild that
+    breaks it is not published.
+
+    Raises ValueError if two tables, or two of these, have one name, or one reads a table that is not among `tables`, and
+    SettingsError if a setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is not loaded, and what is
     returned is empty.
     """
     from backfill_assets.project import Project, declare, in_order
+    from backfill_assets.tables.agreements import refuse_unusable
 
-    project = Project(in_order(tables), first_day, last_day)
+    project = Project(in_order(tables), first_day, last_day, tuple(reconciliations), tuple(consumers))
+    refuse_unusable([*reconciliations, *consumers], [table.name for table in tables])
     if declare(project):
         # A module that merges these definitions with others has loaded Dagster itself.
         nothing: Any = sys.modules["dagster"].Definitions() if "dagster" in sys.modules else None

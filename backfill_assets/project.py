@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from backfill_assets.errors import SettingsError
+from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
 
 # The projects declared while `load` imports a module; None at all other times.
@@ -27,11 +28,13 @@ PACKAGE, IMPORTLIB = str(Path(__file__).parent), str(Path(importlib.__file__).pa
 
 @dataclass(frozen=True)
 class Project:
-    """Tables, inputs first, and the ends of their calendar where the settings do not name them."""
+    """Tables, inputs first, the ends of their calendar where no setting names them, and what tables promise together."""
 
     tables: tuple[Table, ...]
     first_day: date | None = None
     last_day: date | None = None
+    reconciliations: tuple[Reconciliation, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
 
 
 def declare(project: Project) -> bool:

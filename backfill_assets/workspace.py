@@ -18,6 +18,7 @@ from backfill_assets.project import Project, load
 from backfill_assets.pyproject import project_at
 from backfill_assets.settings import PRIVATE, Settings, read_settings
 from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.target import tables_named
@@ -25,13 +26,18 @@ from backfill_assets.tables.target import tables_named
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a code location works on. `tables` are in order: inputs before the tables that read them."""
+    """What a code location works on. `tables` are in order: inputs before the tables that read them.
+
+    `reconciliations` and `consumers`: what the project declares about several tables together.
+    """
 
     settings: Settings
     tables: tuple[Table, ...]
     calendar: Calendar
     lake: Lake
     area: LandingArea
+    reconciliations: tuple[Reconciliation, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
 
     @classmethod
     def of(cls, project: Project, settings: Settings) -> Workspace:
@@ -45,7 +51,8 @@ class Workspace:
         if last and last < first:
             raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was started.")
         area = LandingArea(settings.landing, settings.home / "landed", settings.max_line_bytes)
-        return cls(settings, project.tables, Calendar(first, last), Lake(settings.lake), area)
+        calendar, agreements = Calendar(first, last), (project.reconciliations, project.consumers)
+        return cls(settings, project.tables, calendar, Lake(settings.lake), area, *agreements)
 
     @property
     def graph(self) -> Graph:

@@ -35,7 +35,7 @@ ARROWS = {
     "workspace": "lake project pyproject settings sources tables",
     "step": "lake quality sources tables workspace spark",
     "plan": "lake step tables workspace",
-    "publish": "lake plan tables workspace",
+    "publish": "lake plan quality tables workspace",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",

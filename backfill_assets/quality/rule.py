@@ -62,3 +62,14 @@ class Rule:
     def as_warning(self) -> Rule:
         """The same rule, reported but never refusing a day."""
         return replace(self, severity="warning")
+
+
+def refuse_unusable_rules(table: str, rules: Sequence[object]) -> None:
+    """ValueError for what is no rule, and for two rules of one name."""
+    names = []
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise ValueError(f"{table}: {rule!r} is no rule; a rule is called, as in rules.has_rows()")
+        names.append(rule.name)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{table}: two rules of one name in {names}")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
 from backfill_assets.tables.column_types import QUOTED, refusal
 
 # Spark, Delta and the readers of Delta tables agree on these without quoting.
@@ -56,8 +57,9 @@ def refuse_wrong_columns(
     rules: Sequence[Rule],
     measures: Mapping[str, str],
     compared_with: Sequence[str],
+    drift: Mapping[str, DriftThresholds],
 ) -> None:
-    """ValueError for a day that is no DATE, and for a key or a rule that names what the table does not have."""
+    """ValueError for a day that is no DATE, and for a key, a rule or a threshold that names what the table does not have."""
     types = types_of(columns)
     for argument, column in (("partition_by", partition_by), ("fingerprint_by", fingerprint_by)):
         if column is not None and not re.fullmatch(r"DATE( COMMENT .*)?", types.get(column, "")):
@@ -65,6 +67,9 @@ def refuse_wrong_columns(
     unknown = [column for column in key if column not in types]
     if unknown:
         raise ValueError(f"the key names {', '.join(unknown)}, which is no column; the columns are {', '.join(types)}")
+    for column, thresholds in drift.items():
+        if (column not in types and column != EVERY_OTHER_COLUMN) or not isinstance(thresholds, DriftThresholds):
+            raise ValueError(f'drift={{{column!r}: {thresholds!r}}}: write a column, or "*", and its DriftThresholds(...)')
     for rule in rules:
         if rule.counts_keys and not key:
             raise ValueError(f"the rule {rule.name} needs a key: key=[...]")

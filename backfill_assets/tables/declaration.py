@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from backfill_assets.calendar import Calendar
-from backfill_assets.quality.rule import Rule
+from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import types_as_declared
+from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.columns import refuse_wrong_columns
 from backfill_assets.tables.labels import refuse_unusable_labels
@@ -45,6 +46,7 @@ class Table:
     descriptions: Mapping[str, str] = field(default_factory=dict, repr=False)
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    drift: Mapping[str, DriftThresholds] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.compute(*inputs, **named)
@@ -114,6 +116,7 @@ def table(
     descriptions: Mapping[str, str] | None = None,
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
+    drift: Mapping[str, DriftThresholds] | None = None,
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table: the function below takes one DataFrame per entry of `reads` and returns the table's rows.
@@ -132,6 +135,7 @@ def table(
     first_day       the first day that the table has, where its source began later than the calendar
     descriptions    what columns mean, by name, for Dagster's catalog; tables may share one mapping
     owners, tags    for Dagster's catalog: e-mail addresses and "team:NAME"; names and values by which the table is found
+    drift           how far a column of a rebuild may be from live, by name, "*" for all others; see quality/thresholds.py
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
@@ -139,16 +143,11 @@ def table(
     unusable owners and tags, and a function or a rule whose changes no version by itself would show.
     """
     refuse_unusable_labels(name, owners, tags or {})
-    not_rules = [rule for rule in rules if not isinstance(rule, Rule)]
-    if not_rules:
-        raise ValueError(f"{name}: {not_rules[0]!r} is no rule; a rule is called, as in rules.has_rows()")
+    every_rule = (types_as_declared(), *rules)
+    refuse_unusable_rules(name, every_rule)
     tables = [argument for argument, read in reads.items() if isinstance(read, Table)]
     if tables:
         raise ValueError(f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]}, first=-6, last=0)")
-    every_rule = (types_as_declared(), *rules)
-    rule_names = [rule.name for rule in every_rule]
-    if len(set(rule_names)) < len(rule_names):
-        raise ValueError(f"{name}: two rules of one name in {rule_names}")
     if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
         raise ValueError(f"{name!r} is not the name of a table: write layer/table, for example staging/orders")
     try:
@@ -160,6 +159,7 @@ def table(
             rules=every_rule,
             measures=measures or {},
             compared_with=[other.name for other in compared_with],
+            drift=drift or {},
         )
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
@@ -173,7 +173,7 @@ def table(
             raise ValueError(f"{name}: the function takes {arguments}, but `reads` names {list(reads)}")
         declared = Table(
             name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
-            samples or {}, compared_with, pool, first_day, descriptions or {}, owners, tags or {},
+            samples or {}, compared_with, pool, first_day, descriptions or {}, owners, tags or {}, drift or {},
         )  # fmt: skip
         return declared if version else replace(declared, version=version_of(declared))
 

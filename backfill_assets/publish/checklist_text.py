@@ -1,0 +1,55 @@
+"""A verdict in words, for the terminal and for a run's metadata alike."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from backfill_assets.calendar import ranges
+from backfill_assets.plan.text import markdown_table
+from backfill_assets.publish.checklist import Line, Outcome, Result, Verdict
+
+COLUMNS = ("check", "outcome", "figures")
+STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
+
+
+def rows(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """A row a line: its name, what it came to, its figures and who accepted it."""
+    return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
+
+
+def terminal_table(verdict: Verdict) -> Table:
+    """The same for a terminal; figures are wrapped, never cut off."""
+    table = Table(title=f"plan {verdict.plan}: {verdict.result}")
+    for column in COLUMNS:
+        table.add_column(column, overflow="fold")
+    for line, row in zip(verdict.lines, rows(verdict), strict=True):
+        style = STYLES.get(Outcome.PASSED if line.name in verdict.accepted else line.outcome, "")
+        table.add_row(*row, style=style if line.outcome != Outcome.PASSED else "")
+    return table
+
+
+def markdown(verdict: Verdict) -> str:
+    """The same for Dagster's UI, with the lines that say how it ended below."""
+    return "\n\n".join([markdown_table(COLUMNS, rows(verdict)), *ending_lines(verdict)])
+
+
+def ending_lines(verdict: Verdict) -> Iterator[str]:
+    """What the checklist comes to, and what to type next."""
+    counts = {outcome: sum(line.outcome == outcome for line in verdict.lines) for outcome in Outcome}
+    counted = ", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n)
+    yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
+    if verdict.result == Result.FAILED:
+        yield "What failed is mended and built again, not accepted."
+    for line in verdict.undecided():
+        yield f'To accept {line.name}: `backfill verify {verdict.plan} --accept "{line.name}" --reason ...`'
+
+
+def _outcome(verdict: Verdict, line: Line) -> str:
+    return "accepted" if line.name in verdict.accepted else line.outcome.value
+
+
+def _figures(verdict: Verdict, line: Line) -> str:
+    days = f" ({ranges(line.days)})" if line.days else ""
+    accepted = verdict.accepted.get(line.name)
+    by = f". Accepted by {accepted.who}: {accepted.reason}" if accepted else ""
+    return f"{line.figures}{days}{by}"
