@@ -34,15 +34,17 @@ class Documents:
             return bytes(file.read())
 
     def write(self, name: str, contents: str) -> None:
+        """Write a file; its name may begin with folders, which are made."""
         if "://" in self.folder:  # an object appears when it is complete
             # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake 1.6).
             with self._files.open_output_stream(name, buffer_size=2**16) as out:
                 out.write(contents.encode())
             return
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
-        unfinished = Path(self.folder, f"_{secrets.token_hex(4)}.{name}")
+        target = Path(self.folder, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_name(f"_{secrets.token_hex(4)}.{target.name}")
         with unfinished.open("w") as file:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())  # after a power cut, a file that has its name has its contents
-        unfinished.replace(Path(self.folder, name))
+        unfinished.replace(target)
