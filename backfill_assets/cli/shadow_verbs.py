@@ -1,4 +1,4 @@
-"""The verbs of a plan that was built in a shadow: publish, rebase, discard."""
+"""The verbs of a plan that was built in a shadow: verify, publish, rebase, discard."""
 
 from typing import Annotated
 
@@ -7,6 +7,21 @@ import typer
 from backfill_assets.cli.options import Json, PlanId
 
 app = typer.Typer()
+
+
+@app.command()
+def verify(
+    plan_id: PlanId = "",
+    accept: Annotated[
+        list[str] | None, typer.Option(help="A line that needs a decision, by its name; may be repeated.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
+    json_: Json = False,
+) -> None:
+    """Fill the checklist of a plan that was built in its shadow; --accept takes a decision on a line of it."""
+    from backfill_assets.cli.verify import run
+
+    raise typer.Exit(run(plan_id, accept or [], reason=reason, as_json=json_))
 
 
 @app.command()

@@ -7,11 +7,12 @@ nothing; to discard it is to delete the folder. Whoever works on a lake works on
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyarrow.fs import FileType
 
 from backfill_assets.calendar import Partition
@@ -83,6 +84,13 @@ class Shadow(Lake):
     def lost_files(self, table: str, column: str, days: Collection[date], version: int | None = None) -> dict[date, str]:
         own, below = self._divided(table, days)
         return super().lost_files(table, column, own, version) | self.live.lost_files(table, column, below, self._base(table))
+
+    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table | None:
+        own, below = self._divided(rows.table, rows.days)
+        of_shadow = super().arrow(Slice(rows.table, rows.column, tuple(own), rows.version), columns)
+        of_live = self.live.arrow(Slice(rows.table, rows.column, tuple(below), self._base(rows.table)), columns)
+        parts = [part for part in (of_live, of_shadow) if part is not None]
+        return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
     def reader(self, rows: Slice, columns: str) -> Rows:
         from backfill_assets.lake.reading import RowsOfSeveral

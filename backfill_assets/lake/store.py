@@ -5,10 +5,12 @@ Live tables are at `<lake>/<layer>/<table>`, partitioned by their day. They are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake import lost_files
@@ -19,6 +21,7 @@ from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.rewritten import rewritten_partitions
+from backfill_assets.lake.slice import read_slice
 
 if TYPE_CHECKING:
     from backfill_assets.lake.reading import Rows
@@ -61,6 +64,10 @@ class Lake:
     def lost_files(self, table: str, column: str, days: Collection[date], version: int | None = None) -> dict[date, str]:
         """The days of a table whose files are not there any more as they were written, and what is the matter."""
         return lost_files.lost_files(self.path(table), column, days, version)
+
+    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table | None:
+        """The rows of a slice, or these columns of them, without Spark; None where there is no table."""
+        return read_slice(self.path(rows.table), rows, columns)
 
     def reader(self, rows: Slice, columns: str) -> Rows:
         """What reads a slice, as the rows of the declared `columns`."""

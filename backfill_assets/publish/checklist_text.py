@@ -38,6 +38,8 @@ def ending_lines(verdict: Verdict) -> Iterator[str]:
     counts = {outcome: sum(line.outcome == outcome for line in verdict.lines) for outcome in Outcome}
     counted = ", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n)
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
+    if verdict.passed:
+        yield f"Publish it: `backfill publish {verdict.plan}`."
     if verdict.result == Result.FAILED:
         yield "What failed is mended and built again, not accepted."
     for line in verdict.undecided():
