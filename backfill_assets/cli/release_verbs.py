@@ -1,4 +1,4 @@
-"""The verbs of releases and of what is kept for them: releases, release, export, maintain."""
+"""The verbs of releases and of what is kept for them: releases, release, export, maintain; and diff."""
 
 from pathlib import Path
 from typing import Annotated
@@ -59,3 +59,25 @@ def maintain(
     from backfill_assets.cli.maintain import run
 
     raise typer.Exit(run(table, apply=apply, as_json=json_))
+
+
+@app.command()
+def diff(
+    first: Annotated[str, typer.Argument(metavar="PLAN|TABLE|RELEASE", help="A plan that was run, a table, or a release.")],
+    second: Annotated[
+        str, typer.Argument(metavar="[DAY|RELEASE]", help="The table's days, or the release that is compared with the first.")
+    ] = "",
+    table: Annotated[str, typer.Option(help="Of a plan or releases only these tables, by names or patterns.")] = "",
+    days: Annotated[str, typer.Option(help="Of a plan or releases only these days: A, A..B, A,B..C or `last 7`.")] = "",
+    html: Annotated[Path | None, typer.Option(help="Write it to this .html file too, as one page.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="End with 1 if anything differs.")] = False,
+    json_: Json = False,
+) -> None:
+    """Show which rows differ: before and after a plan, a day before its last build and after it, or in two releases.
+
+    Rows added, removed and changed by key, per day and column, with examples. Reads the lake, and keeps the answer in it.
+    """
+    from backfill_assets.cli.diff import run
+    from backfill_assets.publish.comparison import Comparison
+
+    raise typer.Exit(run(Comparison(first, second, table, days), html=html, check=check, as_json=json_))

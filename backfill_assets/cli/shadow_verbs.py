@@ -13,7 +13,7 @@ app = typer.Typer()
 def verify(
     plan_id: PlanId = "",
     accept: Annotated[
-        list[str] | None, typer.Option(help="A line that needs a decision, by its name; may be repeated.")
+        list[str] | None, typer.Option(help="A line that needs a decision, by name; may be repeated.")
     ] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
     json_: Json = False,

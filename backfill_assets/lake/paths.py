@@ -45,6 +45,10 @@ class Paths:
         return f"{self.root}/_verdicts"
 
     @property
+    def diffs(self) -> str:
+        return f"{self.root}/_diffs"
+
+    @property
     def locks(self) -> Path:
         """Only where the lake is local: object stores have no file locks."""
         return Path(self.root) / "_locks"

@@ -1,4 +1,4 @@
-"""The job `verify`, which fills the checklist of a plan from the UI or over GraphQL, as `backfill verify` does in a terminal."""
+"""The job `verify`, which fills the checklist of a plan from the UI or over GraphQL, as `backfill verify` does."""
 
 from typing import Any
 

@@ -1,0 +1,165 @@
+"""What two versions of some tables differ in: values, with their form as JSON. Nothing here reads a table.
+
+Of every day, rows before = removed + changed + unchanged, and rows after = added + changed + unchanged.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class NumberChanges:
+    """The distribution of after - before over the changed rows that have a finite number on both sides; `other`: the others.
+
+    The sums are of the numbers before and after in these rows. All of it is 0 where there are only others.
+    """
+
+    up: int = 0
+    down: int = 0
+    other: int = 0
+    least: float = 0
+    median: float = 0
+    mean: float = 0
+    most: float = 0
+    sum_before: float = 0
+    sum_after: float = 0
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """How many rows changed from one value to another; each as JSON has it, long ones cut off."""
+
+    before: Any
+    after: Any
+    rows: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """One changed value. `key` has the key's columns, but for the day."""
+
+    day: str
+    key: Mapping[str, Any]
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class ColumnDiff:
+    """A column that differs in some of the rows that both sides have. `numbers` of a column of numbers, `frequent` of others.
+
+    `examples` are only given of a whole table.
+    """
+
+    name: str
+    changed: int
+    numbers: NumberChanges | None = None
+    frequent: Sequence[ValueChange] = ()
+    examples: Sequence[Example] = ()
+
+
+@dataclass(frozen=True)
+class DayDiff:
+    """One day that was read. Rows of a key that stands more than once on a side are never `changed`: those that have an equal
+    on the other side are unchanged, the others were removed or added. `repeated_keys_*` counts such keys."""
+
+    day: str
+    rows_before: int
+    rows_after: int
+    added: int
+    removed: int
+    changed: int
+    unchanged: int
+    repeated_keys_before: int = 0
+    repeated_keys_after: int = 0
+    columns: Sequence[ColumnDiff] = ()
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """One table. `days` were read; those of `same_days` were not, because their files or fingerprints are the same.
+
+    `key` without the day column; of a table without a key (`keyed` is false) rows are only added and removed. `columns` are
+    those of all days together: the median and the frequent changes of many days are close, and not exact. `added_rows`,
+    `removed_rows`: the keys of a few, or whole rows where there is no key.
+    """
+
+    name: str
+    before: str
+    after: str
+    key: Sequence[str] = ()
+    keyed: bool = True
+    columns_added: Sequence[str] = ()
+    columns_removed: Sequence[str] = ()
+    columns_retyped: Mapping[str, str] = field(default_factory=dict)
+    days: Sequence[DayDiff] = ()
+    same_days: Sequence[str] = ()
+    same_rows: int = 0
+    columns: Sequence[ColumnDiff] = ()
+    added_rows: Sequence[Mapping[str, Any]] = ()
+    removed_rows: Sequence[Mapping[str, Any]] = ()
+
+    def total(self, figure: str) -> int:
+        """The sum of a figure of all days, such as `added`; rows of days that were not read are unchanged."""
+        same = self.same_rows if figure in ("rows_before", "rows_after", "unchanged") else 0
+        return same + sum(getattr(day, figure) for day in self.days)
+
+    @cached_property
+    def days_that_differ(self) -> list[date]:
+        return [date.fromisoformat(day.day) for day in self.days if day.differs]
+
+    @property
+    def differs(self) -> bool:
+        """Whether rows or columns do."""
+        return bool(self.days_that_differ or self.columns_added or self.columns_removed or self.columns_retyped)
+
+
+@dataclass(frozen=True)
+class Diff:
+    """`id` is a hash of what was compared; `before` and `after` say it in words; `at` is when, in UTC."""
+
+    id: str
+    before: str
+    after: str
+    at: str
+    tables: Sequence[TableDiff] = ()
+
+    @property
+    def differs(self) -> bool:
+        return any(table.differs for table in self.tables)
+
+    def contents(self) -> str:
+        """The diff as JSON, as it is kept."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def diff_id(compared: Mapping[str, Any]) -> str:
+    """A hash of what is compared, which is given as JSON values."""
+    return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def read_diff(contents: str | bytes) -> Diff:
+    """The diff that `Diff.contents` wrote; ValueError, KeyError or TypeError for anything else."""
+    values = json.loads(contents)
+    return Diff(**{**values, "tables": tuple(map(_table, values["tables"]))})
+
+
+def _table(values: Mapping[str, Any]) -> TableDiff:
+    days = tuple(DayDiff(**{**day, "columns": tuple(map(_column, day["columns"]))}) for day in values["days"])
+    return TableDiff(**{**values, "days": days, "columns": tuple(map(_column, values["columns"]))})
+
+
+def _column(values: Mapping[str, Any]) -> ColumnDiff:
+    numbers = NumberChanges(**values["numbers"]) if values["numbers"] else None
+    frequent = tuple(ValueChange(**each) for each in values["frequent"])
+    examples = tuple(Example(**each) for each in values["examples"])
+    return ColumnDiff(values["name"], values["changed"], numbers, frequent, examples)
