@@ -140,7 +140,10 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if values.type == kind:
         return values
-    return pa.nulls(len(values), kind) if pa.types.is_null(values.type) else values.cast(kind)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), kind)
+    # Arrow refuses integers that a double does not tell apart.
+    return values.cast(kind, safe=not pa.types.is_floating(kind))
 
 
 def _as_text(column: Column) -> pa.Array:

@@ -23,7 +23,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def number_changes(before: pa.Array, after: pa.Array) -> tuple[NumberChanges, Floats]:
     """The distribution, and the differences in order."""
-    numbers = [each.cast(pa.float64()).to_numpy(zero_copy_only=False) for each in (before, after)]
+    numbers = [each.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) for each in (before, after)]
     finite = np.isfinite(numbers[0]) & np.isfinite(numbers[1])
     first, second = (each[finite] for each in numbers)
     with np.errstate(over="ignore", invalid="ignore"):

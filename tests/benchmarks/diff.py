@@ -81,12 +81,15 @@ def sparks(root: str) -> tuple[float, float]:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.range(1).count()
-    (jvm,) = psutil.Process().children(recursive=True)
-    started, used = time.monotonic(), sum(jvm.cpu_times()[:2])
+    started, used = time.monotonic(), _used_by_children()
     before, after = (spark.read.parquet(f"{root}/{side}") for side in SIDES)
     joined = before.join(after, ["outage_day", *KEY], "full_outer")
     joined.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - started, sum(jvm.cpu_times()[:2]) - used
+    return time.monotonic() - started, _used_by_children() - used
+
+
+def _used_by_children() -> float:
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True))
 
 
 def timed(what: str, root: str) -> tuple[float, float]:
