@@ -11,7 +11,6 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import COMMITTED, Build, from_arrow
-from backfill_assets.lake.recovery import committed_builds
 from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
@@ -60,7 +59,7 @@ def _of_releases(
     of_days = dict.fromkeys(sorted(both if days is None else both & set(days)), (sides[0], sides[1]))
     before, after = (f"version {version.version}" if version else "no table" for version in versions)
     # The ledger knows live tables, by their name.
-    known = recorded(_builds(name, of_days, root)) if any(version and version.path == name for version in versions) else {}
+    known = recorded(builds_of(name, of_days, root)) if any(version and version.path == name for version in versions) else {}
     return TablePair(of_days, _key(table), before, after, known)
 
 
@@ -120,7 +119,7 @@ def _pairs(
             f"The project has no table {gone[0]} any more. Nothing was compared. Name others: --table {next(iter(declared))}."
         )
     for name in (name for name in declared if name in days):
-        table, builds = declared[name], _builds(name, days[name], workspace.lake.root)
+        table, builds = declared[name], builds_of(name, days[name], workspace.lake.root)
         by_day: dict[date, list[Build]] = {}
         for build in builds:
             by_day.setdefault(build.day, []).append(build)
@@ -149,7 +148,7 @@ def _key(table: Table | None) -> Sequence[str] | None:
     return list(table.key) if table and table.key else None
 
 
-def _builds(name: str, days: Collection[date], root: str) -> list[Build]:
+def builds_of(name: str, days: Collection[date], root: str) -> list[Build]:
     """The builds of these days that succeeded, oldest first, whether a crash left them out of the ledger or not."""
     ledger = Ledger(root)
     builds = from_arrow(ledger.rows(COLUMNS, {name: days}))

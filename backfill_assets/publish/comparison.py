@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.errors import UsageError
+from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.compared import Compared, builds_compared, plan_compared, releases_compared
 from backfill_assets.publish.diff import Diff
 from backfill_assets.publish.diff_store import Diffs
 from backfill_assets.publish.diff_tables import diff_tables
+from backfill_assets.publish.shadow_compared import shadow_compared
 from backfill_assets.workspace import Workspace
 
 
@@ -36,7 +38,9 @@ class Comparison:
             plans = Plans(workspace.lake.root)
             if "/" in self.first:
                 raise UsageError(f"Which day of {self.first}? Nothing was compared. Type it after the table: YYYY-MM-DD.")
-            return plan_compared(plans.read(plans.full_id(self.first)), workspace, *self._limits(workspace))
+            plan = plans.read(plans.full_id(self.first))
+            compared = shadow_compared if workspace_of(plan, workspace) is not workspace else plan_compared
+            return compared(plan, workspace, *self._limits(workspace))
         if self.target or self.partitions:
             raise UsageError("A table and its days are named already. Nothing was compared. Leave out --table and --days.")
         tables = workspace.named(self.first)

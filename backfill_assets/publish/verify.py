@@ -1,6 +1,6 @@
 """Verifying a plan: its checklist, filled on the shadow as it is and on live as the shadow reads it; a verdict comes of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 
 import pyarrow as pa
@@ -19,8 +19,11 @@ from backfill_assets.publish.checklist import Line, Outcome, Verdict
 from backfill_assets.publish.checks import RebuiltTable, checklist
 from backfill_assets.publish.checks_of_project import SideReader
 from backfill_assets.publish.conflicts import ShadowState, state_of
+from backfill_assets.publish.diff_store import Diffs
+from backfill_assets.publish.diff_tables import diff_tables
 from backfill_assets.publish.may_publish import examples, refuse_not_publishable
 from backfill_assets.publish.outside_days import table_days
+from backfill_assets.publish.shadow_compared import shadow_compared
 from backfill_assets.publish.verdicts import Verdicts
 from backfill_assets.publish.verified import versions_of
 from backfill_assets.tables.columns import types_of
@@ -49,7 +52,8 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
         reconciled=workspace.reconciliations,
         consumed_by=workspace.consumers,
     )
-    verdict = Verdict(plan.id, (*lines, _conflicts(state.conflicts)), versions_of(plan, state), dict(plan.code), now(), who)
+    lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
+    verdict = Verdict(plan.id, lines, versions_of(plan, state), dict(plan.code), now(), who)
     verdicts = Verdicts(live.root)
     if earlier := verdicts.newest(plan.id):
         verdict = verdict.with_acceptances_of(earlier)
@@ -100,6 +104,17 @@ def _days_in(folder: str) -> set[date]:
 
 def _of(name: str, builds: Mapping[Partition, Build]) -> dict[date, Build]:
     return {day: build for (of, day), build in builds.items() if of == name}
+
+
+def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[Line]:
+    """A line a table: what publishing would do to the rows of live. It always passes; `backfill diff` shows the rows."""
+    compared = shadow_compared(plan, workspace, list(plan.reasons))
+    for table in diff_tables(compared.pairs, compared.before, compared.after, Diffs(workspace.lake.root)).tables:
+        counts = (f"{table.total(figure):,} {figure}" for figure in ("added", "removed", "changed", "unchanged"))
+        columns = [f"{column.name} in {column.changed:,}" for column in table.columns if column.changed]
+        figures = f"rows: {', '.join(counts)}" + (f"; {', '.join(columns)}" if columns else "")
+        days = tuple(table.days_that_differ)
+        yield Line(f"rows changed {table.name}", Outcome.PASSED, figures, table.name, days)
 
 
 def _conflicts(conflicts: Mapping[Partition, str]) -> Line:
