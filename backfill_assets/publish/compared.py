@@ -11,6 +11,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import COMMITTED, Build, from_arrow
+from backfill_assets.lake.recovery import committed_builds
 from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
