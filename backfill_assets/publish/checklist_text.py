@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from rich.table import Table
+from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
@@ -18,13 +19,13 @@ def rows(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 
 def terminal_table(verdict: Verdict) -> Table:
-    """The same for a terminal; figures are wrapped, never cut off."""
+    """The same for a terminal; figures are wrapped, never cut off, and brackets in them are no markup."""
     table = Table(title=f"plan {verdict.plan}: {verdict.result}")
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
     for line, row in zip(verdict.lines, rows(verdict), strict=True):
         style = STYLES.get(Outcome.PASSED if line.name in verdict.accepted else line.outcome, "")
-        table.add_row(*row, style=style if line.outcome != Outcome.PASSED else "")
+        table.add_row(*map(Text, row), style=style if line.outcome != Outcome.PASSED else "")
     return table
 
 
