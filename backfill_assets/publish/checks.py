@@ -10,7 +10,15 @@ from datetime import date
 
 from backfill_assets.lake.record import Build
 from backfill_assets.publish.checklist import Line
-from backfill_assets.publish.checks_of_builds import RowBounds, changes, days_built, null_shares, planned_code, row_counts
+from backfill_assets.publish.checks_of_builds import (
+    RowBounds,
+    changed_days,
+    changes,
+    days_built,
+    null_shares,
+    planned_code,
+    row_counts,
+)
 from backfill_assets.publish.checks_of_project import consumers, reconciliations
 from backfill_assets.publish.checks_of_rows import drift_of_columns, unique_keys
 from backfill_assets.publish.outside_days import TableDays, outside_days
@@ -44,11 +52,6 @@ class RebuiltTable:
     def name(self) -> str:
         return self.table.name
 
-    @property
-    def in_live(self) -> list[date]:
-        """The rebuilt days that live has too, in order."""
-        return sorted(day for day in self.accepted if day in self.opened.accepted)
-
 
 def checklist(
     tables: Iterable[RebuiltTable],
@@ -76,6 +79,7 @@ def lines_of_table(each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: Ro
     yield from null_shares(name, each.accepted, each.opened.accepted)
     yield unique_keys(name, table.key, table.partition_by, each.accepted, rebuilt)
     columns = [column for column in types_of(table.columns) if column != table.partition_by]
-    yield from drift_of_columns(name, columns, each.in_live, live, rebuilt, table.drift)
+    changed = changed_days(each.accepted, each.opened.accepted)
+    yield from drift_of_columns(name, columns, changed, live, rebuilt, table.drift)
     yield outside_days(name, each.plan, each.days, each.opened, each.now, each.in_shadow)
     yield changes(name, each.accepted, each.opened.accepted)

@@ -1,7 +1,7 @@
 """Lines of the checklist that the builds of a table's days answer, as the ledgers have them: no row is read."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from statistics import median
@@ -12,14 +12,15 @@ from backfill_assets.publish.checklist import Line, Outcome
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
 
 EXAMPLES_SHOWN = 3
+NOTHING_CHANGED = "nothing to compare: live has none of these days, or the same rows"
 Builds = Mapping[date, Build]
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class RowBounds:
-    """How many rows a rebuilt day may have without anybody looking at it: as multiples of what live has of the same day, and of
-    the median of the 28 days before it."""
+    """How many rows a rebuilt day may have without anybody looking at it: as multiples of what live has of the same day or, of
+    a day that live does not have, of the median of the 28 days before it."""
 
     of_live: Bounds = (0.8, 1.25)
     of_usual: Bounds = (0.2, 5.0)
@@ -49,43 +50,46 @@ def planned_code(table: str, code: str, accepted: Builds) -> Line:
 
 
 def row_counts(table: str, rebuilt: Builds, live: Builds, bounds: RowBounds | None = None) -> Line:
-    """The rows of each rebuilt day, against those of the same day in live, and the median of the days before it.
+    """The rows of each rebuilt day, against those of the same day in live; of a day that live does not have, against the median
+    of the 28 days before it.
 
-    `live` has the accepted builds of all days; of the days before, those that were rebuilt count as rebuilt. Fewer than 7 days
-    before say nothing.
+    A day as unusual as it is in live already needs nobody's decision. `live` has the accepted builds of all days; of the days
+    before, those that were rebuilt count as rebuilt, and fewer than 7 say nothing.
     """
     bounds, rows = bounds or RowBounds(), {day: build.rows for day, build in {**live, **rebuilt}.items()}
     outside: dict[date, str] = {}
     for day, build in sorted(rebuilt.items()):
-        before = [rows[d] for n in range(1, TRAILING_DAYS + 1) if (d := day - timedelta(days=n)) in rows]
-        usual = median(before) if len(before) >= ENOUGH_TRAILING_DAYS else None
-        was = live[day].rows if day in live else None
-        compared = [(was, bounds.of_live, "in live"), (usual, bounds.of_usual, "usual")]
-        said = [
-            f"{n:,.0f} {what}" for n, (low, high), what in compared if n is not None and not low * n <= build.rows <= high * n
-        ]
-        if said:
-            outside[day] = f"{day} {build.rows:,} rows, {' and '.join(said)}"
-    figures = f"{sum(build.rows for build in rebuilt.values()):,} rows in {len(rebuilt)} day(s), " + (
-        f"{sum(live[day].rows for day in rebuilt if day in live):,} in live; "
-        f"bounds {bounds.of_live[0]:g} to {bounds.of_live[1]:g} times live, "
-        f"{bounds.of_usual[0]:g} to {bounds.of_usual[1]:g} times the usual"
+        for expected, (low, high), what in _expected(day, live, rows, bounds):
+            if not low * expected <= build.rows <= high * expected:
+                outside[day] = f"{day} {build.rows:,} rows, {expected:,.0f} {what}"
+    figures = (
+        f"{sum(build.rows for build in rebuilt.values()):,} rows in {len(rebuilt)} day(s), "
+        f"{sum(live[day].rows for day in rebuilt if day in live):,} in live; a day may have {bounds.of_live[0]:g} to "
+        f"{bounds.of_live[1]:g} times live's, a new one {bounds.of_usual[0]:g} to {bounds.of_usual[1]:g} times the usual"
     )
     return _line("row counts", table, _with_examples(figures, outside), outside, Outcome.DECISION)
 
 
+def _expected(day: date, live: Builds, rows: Mapping[date, int], bounds: RowBounds) -> Iterator[tuple[float, Bounds, str]]:
+    """What the rows of a day are held against, by which bounds, and what it is called; nothing if nothing is known."""
+    before = [rows[d] for n in range(1, TRAILING_DAYS + 1) if (d := day - timedelta(days=n)) in rows]
+    if day in live:
+        yield live[day].rows, bounds.of_live, "in live"
+    elif len(before) >= ENOUGH_TRAILING_DAYS:
+        yield median(before), bounds.of_usual, "usual"
+
+
 def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -> list[Line]:
-    """The share of nulls in each column, before and after, over the days that both have; a line more for each column whose
-    share moved by more than `warn`."""
-    both = sorted(rebuilt.keys() & live.keys())
-    name = "null shares"
-    if not both:
-        return [Line(f"{name} {table}", Outcome.SKIPPED, "live has none of these days", table)]
-    after, before = (_shares([side[day] for day in both]) for side in (rebuilt, live))
+    """The share of nulls in each column, before and after, over the days that changed; a line more for each column whose share
+    moved by more than `warn`."""
+    days, name = changed_days(rebuilt, live), "null shares"
+    if not days:
+        return [Line(f"{name} {table}", Outcome.SKIPPED, NOTHING_CHANGED, table)]
+    after, before = (_shares([side[day] for day in days]) for side in (rebuilt, live))
     moved = {
         c: f"{before[c]:.1%} before, {share:.1%} now" for c, share in after.items() if abs(share - before.get(c, share)) > warn
     }
-    figures = f"{len(after.keys() & before.keys())} columns over {len(both)} day(s); at most {warn:.1%} apart"
+    figures = f"{len(after.keys() & before.keys())} columns over {len(days)} changed day(s); at most {warn:.1%} apart"
     for what, columns in (("new", after.keys() - before.keys()), ("gone", before.keys() - after.keys())):
         figures += f"; {what}: {', '.join(sorted(columns))}" if columns else ""
     lines = [Line(f"{name} {table}.{column}", Outcome.DECISION, said, table) for column, said in moved.items()]
@@ -101,14 +105,18 @@ def _shares(builds: Sequence[Build]) -> dict[str, float]:
     return {column: count / rows if rows else 0.0 for column, count in nulls.items()}
 
 
+def changed_days(rebuilt: Builds, live: Builds) -> list[date]:
+    """The days that both have, with other rows: what is compared is not watered down by days that are as they were."""
+    return sorted(day for day in rebuilt if day in live and rebuilt[day].fingerprint != live[day].fingerprint)
+
+
 def changes(table: str, rebuilt: Builds, live: Builds) -> Line:
     """What a publish would change, by the days' fingerprints: it passes always."""
-    new = [day for day in rebuilt if day not in live]
-    same = [day for day in rebuilt if day in live and live[day].fingerprint == rebuilt[day].fingerprint]
+    changed, new = changed_days(rebuilt, live), [day for day in rebuilt if day not in live]
     rows = sum(build.rows for build in rebuilt.values())
     before = sum(live[day].rows for day in rebuilt if day in live)
     figures = (
-        f"{len(rebuilt)} days: {len(rebuilt) - len(new) - len(same)} changed, {len(same)} as in live, {len(new)} new; "
+        f"{len(rebuilt)} days: {len(changed)} changed, {len(rebuilt) - len(changed) - len(new)} as in live, {len(new)} new; "
         f"{before:,} rows become {rows:,} ({rows - before:+,})"
     )
     return _line("changes", table, figures, [])

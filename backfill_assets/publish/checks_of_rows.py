@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.publish.checklist import Line, Outcome
+from backfill_assets.publish.checks_of_builds import NOTHING_CHANGED
 from backfill_assets.quality.drift import Drift, drift
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
 from backfill_assets.tables.agreements import Reader
@@ -46,18 +47,18 @@ def drift_of_columns(
 ) -> list[Line]:
     """A line for the table, and one more for each column that moved beyond its threshold; a column is read at a time.
 
-    `days` are those that both sides have: other days would differ by what happened on them. `thresholds` are by column, "*"
-    for all others.
+    `days` are those that both sides have, with other rows: days of one side would differ by what happened on them, and equal
+    ones water the figures down. `thresholds` are by column, "*" for all others.
     """
     name, known = f"drift {table}", thresholds or {}
     if not days:
-        return [Line(name, Outcome.SKIPPED, "live has none of these days", table)]
+        return [Line(name, Outcome.SKIPPED, NOTHING_CHANGED, table)]
     drifts = [_drift(table, column, sorted(days), live, rebuilt) for column in columns]
     compared, skipped = [d for d in drifts if not d.skipped], [d for d in drifts if d.skipped]
-    figures = f"{len(compared)} columns over {len(days)} day(s)"
+    figures = f"{len(compared)} columns over {len(days)} changed day(s)"
     if compared:
         largest = max(compared, key=lambda each: each.size)
-        figures += f"; the largest is {largest.column}: {_figures(largest)}" if largest.size else "; all as in live"
+        figures += f"; the largest is {largest.column}: {_figures(largest)}" if largest.size else "; all distributed as in live"
     figures += f"; not compared: {', '.join(f'{each.column} ({each.skipped})' for each in skipped)}" if skipped else ""
     lines = [_line(table, each, _of(each.column, known)) for each in compared]
     beyond = [line for line in lines if line.outcome != Outcome.PASSED]

@@ -57,6 +57,8 @@ def test_the_rows_of_a_day_are_held_against_the_median_of_the_days_before_it_reb
     line = row_counts(TABLE, builds(8, rows=176), live)
     assert summary(line) == ("decision", [day(8)])
     assert line.figures.endswith(f"times the usual; {day(8)} 176 rows, 35 usual")
+    # As many as in live are not held against the days before.
+    assert summary(row_counts(TABLE, builds(8, rows=9999), live | builds(8, rows=9999))) == ("passed", [])
     # Rebuilt, days 1 and 2 have as many rows as the others now: the median is 55.
     rebuilt = builds(1, 2, rows=60) | builds(8, rows=176)
     assert day(8) not in row_counts(TABLE, rebuilt, live).days
@@ -72,25 +74,29 @@ def test_bounds_can_be_others():
 
 
 def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
-    live = builds(0, 1, rows=50, nulls={"a": 10, "b": 0, "old": 1})
+    live = builds(0, 1, rows=50, nulls={"a": 10, "b": 0, "old": 1}, fingerprint="old")
+    live |= builds(3, rows=999, nulls={"a": 0, "b": 0})
     now = builds(0, rows=100, nulls={"a": 25, "b": 3, "new": 100}) | builds(1, rows=100, nulls={"a": 30, "b": 4, "new": 100})
-    # a: 20 of 100, then 55 of 200; b: 0, then 7 of 200. Day 2 is not in live.
-    first, moved = null_shares(TABLE, now | builds(2, rows=5, nulls={"b": 5}), live)
+    # a: 20 of 100, then 55 of 200; b: 0, then 7 of 200. Day 2 is not in live, and day 3 has live's rows.
+    first, moved = null_shares(TABLE, now | builds(2, rows=5, nulls={"b": 5}) | {day(3): live[day(3)]}, live)
     assert (first.outcome, first.figures) == (
         Outcome.PASSED,
-        "2 columns over 2 day(s); at most 5.0% apart; new: new; gone: old; farther: a",
+        "2 columns over 2 changed day(s); at most 5.0% apart; new: new; gone: old; farther: a",
     )
     assert moved == Line(f"null shares {TABLE}.a", Outcome.DECISION, "20.0% before, 27.5% now", TABLE)
     assert len(null_shares(TABLE, now, live, warn=0.01)) == 3
     assert len(null_shares(TABLE, now, live, warn=0.08)) == 1
 
 
-def test_nulls_are_not_compared_with_days_that_live_does_not_have_and_no_rows_have_none():
-    (line,) = null_shares(TABLE, builds(0, nulls={"a": 1}), {})
-    assert summary(line) == ("skipped", [])
-    assert [each.outcome for each in null_shares(TABLE, builds(0, rows=0, nulls={"a": 0}), builds(0, nulls={"a": 0}))] == [
-        Outcome.PASSED
-    ]
+def test_nulls_are_not_compared_with_days_that_live_does_not_have_or_has_with_the_same_rows():
+    for live in ({}, builds(0, nulls={"a": 1})):
+        (line,) = null_shares(TABLE, builds(0, nulls={"a": 1}), live)
+        assert summary(line) == ("skipped", [])
+
+
+def test_no_rows_have_no_nulls():
+    (line,) = null_shares(TABLE, builds(0, rows=0, nulls={}), builds(0, nulls={"a": 1}, fingerprint="old"))
+    assert line.figures == "0 columns over 1 changed day(s); at most 5.0% apart; gone: a"
 
 
 def test_changes_are_counted_by_fingerprints():

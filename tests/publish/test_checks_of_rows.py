@@ -52,7 +52,7 @@ def test_a_column_that_moved_beyond_its_threshold_has_a_line_of_its_own(threshol
     first, *beyond = drift_of_columns(TABLE, columns, days(0, 1), reader(o=LIVE), reader(o=NOW), thresholds)
     assert {line.name: line.outcome.value for line in beyond} == {f"drift {TABLE}.{c}": o for c, o in outcomes.items()}
     assert first.outcome == Outcome.PASSED
-    assert first.figures.startswith("3 columns over 2 day(s); the largest is c: stability index ")
+    assert first.figures.startswith("3 columns over 2 changed day(s); the largest is c: stability index ")
     assert "not compared: gone (the rebuild has no such column), new (live has no such column)" in first.figures
 
 
@@ -64,6 +64,6 @@ def test_the_figures_of_a_line_are_those_of_the_days_asked_for():
 
 def test_equal_sides_and_days_that_live_does_not_have_need_no_decision():
     (same,) = drift_of_columns(TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE))
-    assert (same.outcome, same.figures) == (Outcome.PASSED, "2 columns over 2 day(s); all as in live")
+    assert (same.outcome, same.figures) == (Outcome.PASSED, "2 columns over 2 changed day(s); all distributed as in live")
     (none,) = drift_of_columns(TABLE, ["n", "c"], [], reader(o=LIVE), reader(o=LIVE))
     assert none.outcome == Outcome.SKIPPED
