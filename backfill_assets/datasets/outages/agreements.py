@@ -60,7 +60,10 @@ def _without(keys: "pa.Table", others: "pa.Table") -> "pa.Table":
 
 
 def _by_day(rows: "pa.Table") -> Counter[date]:
-    return Counter(rows["arrival_day"].to_pylist() if rows.num_rows else ())
+    if not rows.num_rows:
+        return Counter()
+    days, counts = rows["arrival_day"].value_counts().flatten()
+    return Counter(dict(zip(days.to_pylist(), counts.to_pylist(), strict=True)))
 
 
 @reconciliation(tables=[outages, region_daily])
