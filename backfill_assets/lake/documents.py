@@ -14,7 +14,7 @@ from backfill_assets.lake.paths import files_in
 
 @dataclass(frozen=True)
 class Documents:
-    """The JSON files in `folder`, a directory or an object-store prefix."""
+    """The JSON files in `folder`, a directory or an object-store prefix, and in the folders in it."""
 
     folder: str
 
@@ -24,23 +24,23 @@ class Documents:
 
     # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
     @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)
-    def names(self) -> list[str]:
-        """The names of the finished files, in order; none if there is no such folder."""
-        files = self._files.get_file_info(fs.FileSelector("", allow_not_found=True))
+    def names(self, within: str = "") -> list[str]:
+        """The names of the finished files, or of those in a folder `within`, in order; none if there is no such folder."""
+        files = self._files.get_file_info(fs.FileSelector(within, allow_not_found=True))
         return sorted(file.base_name for file in files if file.extension == "json" and not file.base_name.startswith("_"))
 
-    def read(self, name: str) -> bytes:
-        with self._files.open_input_stream(name) as file:
+    def read(self, path: str) -> bytes:
+        with self._files.open_input_stream(path) as file:
             return bytes(file.read())
 
-    def write(self, name: str, contents: str) -> None:
-        """Write a file; its name may begin with folders, which are made."""
+    def write(self, path: str, contents: str) -> None:
+        """Write the file at `path` below the folder, whole or not at all."""
         if "://" in self.folder:  # an object appears when it is complete
             # Unbuffered, the handler is given an Arrow buffer, which it does not take (deltalake 1.6).
-            with self._files.open_output_stream(name, buffer_size=2**16) as out:
+            with self._files.open_output_stream(path, buffer_size=2**16) as out:
                 out.write(contents.encode())
             return
-        target = Path(self.folder, name)
+        target = Path(self.folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f"_{secrets.token_hex(4)}.{target.name}")
         with unfinished.open("w") as file:

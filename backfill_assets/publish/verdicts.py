@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.documents import Documents
@@ -26,7 +27,8 @@ class Verdicts:
         for name in self._names(verdict.plan)[-1:]:
             last = datetime.strptime(name.partition("-")[0], STAMP).replace(tzinfo=UTC)
             order = max(order, last + timedelta(microseconds=1))
-        self._documents(verdict.plan).write(f"{order:{STAMP}}-{secrets.token_hex(2)}.json", contents(verdict))
+        name = f"{order:{STAMP}}-{secrets.token_hex(2)}.json"
+        self._documents.write(f"{verdict.plan}/{name}", contents(verdict))
 
     def all(self, plan: str) -> list[Verdict]:
         """Every verdict on a plan, oldest first. UsageError for one that cannot be read."""
@@ -52,14 +54,15 @@ class Verdicts:
         return verdict
 
     def _names(self, plan: str) -> list[str]:
-        return self._documents(plan).names()
+        return self._documents.names(plan)
 
-    def _documents(self, plan: str) -> Documents:
-        return Documents(f"{Paths(self.root).verdicts}/{plan}")
+    @cached_property
+    def _documents(self) -> Documents:
+        return Documents(Paths(self.root).verdicts)
 
     def _read(self, plan: str, name: str) -> Verdict:
         try:
-            verdict = read(self._documents(plan).read(name))
+            verdict = read(self._documents.read(f"{plan}/{name}"))
             if verdict.plan == plan:
                 return verdict
         except (ValueError, KeyError, TypeError):
