@@ -13,13 +13,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from pyarrow import fs
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
-
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.locks import Locked, file_lock
-from backfill_assets.lake.paths import Paths, files_in
+from backfill_assets.lake.paths import Paths
 from backfill_assets.plan.plan import Plan, read
 
 STAMP = "%Y%m%dT%H%M%S%f"
@@ -55,13 +52,12 @@ class Plans:
         try:
             self.read(plan.id)
         except UsageError:  # unknown, or not what was kept any more
-            self._write("", plan.id, plan.contents())
+            self._documents.write(f"{plan.id}.json", plan.contents())
 
     def read(self, plan_id: str) -> Plan:
         """The plan of that id; UsageError if there is none, or it is not what was kept any more."""
         self.refuse_unknown(plan_id)
-        with self._files.open_input_stream(f"{plan_id}.json") as file:
-            return read(bytes(file.read()), plan_id)
+        return read(self._documents.read(f"{plan_id}.json"), plan_id)
 
     def refuse_unknown(self, plan_id: str) -> None:
         """UsageError, with the ids of the plans there are, for an unknown id."""
@@ -81,8 +77,8 @@ class Plans:
     def state(self, plan_id: str) -> str:
         """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
         kind, file = self._last(plan_id)
-        if kind == "ended" and file:
-            return str(self._event(file).facts.get("ending", kind))
+        if kind == "ended":
+            return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
 
     def open(self) -> list[str]:
@@ -93,10 +89,10 @@ class Plans:
         """The ids of the plans whose publication was begun, and neither finished nor taken back."""
         return [plan_id for plan_id in self.ids() if self._last(plan_id, OF_LIVE)[0] == PUBLISHING]
 
-    def _last(self, plan_id: str, among: Collection[str] = STATES) -> tuple[str, fs.FileInfo | None]:
+    def _last(self, plan_id: str, among: Collection[str] = STATES) -> tuple[str, str]:
         """The kind and the file of the last event that changed the state of a plan; "" if there is none."""
-        kinds = [(file.base_name.split("-")[1], file) for file in self._event_files(plan_id)]
-        return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", None))
+        kinds = [(file.split("-")[1], file) for file in self._event_files(plan_id)]
+        return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.
@@ -107,30 +103,26 @@ class Plans:
         contents = json.dumps({"at": event.at.isoformat(), "kind": kind, "facts": facts})
         order = event.at
         for file in self._event_files(plan_id)[-1:]:
-            last = datetime.strptime(file.base_name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+            last = datetime.strptime(file.partition("-")[0], STAMP).replace(tzinfo=UTC)
             order = max(order, last + timedelta(microseconds=1))
-        self._write(plan_id, f"{order:{STAMP}}-{kind}-{secrets.token_hex(2)}", contents)
+        self._documents.write(f"{plan_id}/{order:{STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents)
         return event
 
     def events(self, plan_id: str, kind: str = "") -> list[Event]:
         """The events of a plan, or those of one kind, in the order in which they were recorded."""
-        return [self._event(file) for file in self._event_files(plan_id) if f"-{kind}" in file.base_name]
+        return [self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file]
 
-    def _event_files(self, plan_id: str) -> list[fs.FileInfo]:
-        return sorted(
-            (file for file in self._written(plan_id) if EVENT.fullmatch(file.base_name)), key=lambda file: file.base_name
-        )
+    def _event_files(self, plan_id: str) -> list[str]:
+        return [file for file in self._documents.names(plan_id) if EVENT.fullmatch(file)]
 
-    def _event(self, file: fs.FileInfo) -> Event:
-        with self._files.open_input_stream(file.path) as stream:
-            contents = bytes(stream.read())
+    def _event(self, plan_id: str, file: str) -> Event:
         try:
-            event = json.loads(contents)
+            event = json.loads(self._documents.read(f"{plan_id}/{file}"))
             return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
         except (ValueError, KeyError, TypeError):
             raise UsageError(
-                f"{Paths(self.root).plans}/{file.path} cannot be read. Nothing was started. Delete that file: it says only "
-                "when and by whom a plan was started or ended."
+                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read. Nothing was started. Delete that file: it says "
+                "only when and by whom a plan was started or ended."
             ) from None
 
     @contextmanager
@@ -152,18 +144,8 @@ class Plans:
             ) from None
 
     def ids(self) -> list[str]:
-        return sorted(file.base_name.removesuffix(".json") for file in self._written(""))
+        return [file.removesuffix(".json") for file in self._documents.names()]
 
     @cached_property
-    def _files(self) -> fs.FileSystem:
-        return files_in(Paths(self.root).plans)
-
-    def _write(self, folder: str, name: str, contents: str) -> None:
-        Documents(Paths(self.root).plans).write(f"{folder}/{name}.json".lstrip("/"), contents)
-
-    # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
-    @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)
-    def _written(self, folder: str) -> list[fs.FileInfo]:
-        """The finished files of a folder; none if there is no such folder."""
-        files = self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-        return [file for file in files if file.extension == "json" and not file.base_name.startswith("_")]
+    def _documents(self) -> Documents:
+        return Documents(Paths(self.root).plans)
