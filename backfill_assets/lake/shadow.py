@@ -85,12 +85,11 @@ class Shadow(Lake):
         own, below = self._divided(table, days)
         return super().lost_files(table, column, own, version) | self.live.lost_files(table, column, below, self._base(table))
 
-    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table | None:
+    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
         own, below = self._divided(rows.table, rows.days)
         of_shadow = super().arrow(Slice(rows.table, rows.column, tuple(own), rows.version), columns)
         of_live = self.live.arrow(Slice(rows.table, rows.column, tuple(below), self._base(rows.table)), columns)
-        parts = [part for part in (of_live, of_shadow) if part is not None]
-        return pa.concat_tables(parts, promote_options="permissive") if parts else None
+        return pa.concat_tables([of_live, of_shadow], promote_options="permissive")
 
     def reader(self, rows: Slice, columns: str) -> Rows:
         from backfill_assets.lake.reading import RowsOfSeveral

@@ -4,7 +4,7 @@ A day is a partition, so a slice is a list of whole files: reading one, publishi
 list.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -54,21 +54,6 @@ def files_of(table: DeltaTable, column: str, days: Iterable[date]) -> list[DataF
     wanted = pa.array(sorted(set(days)), pa.date32())
     files = files.filter(pc.is_in(pc.struct_field(files["partition"], column), value_set=wanted))
     return [_data_file(entry, column) for entry in files.to_pylist()]
-
-
-def read_slice(folder: str, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table | None:
-    """The rows of a slice of the table in `folder`, or those of these columns that it has; None where there is no table.
-
-    By pyarrow, in this process. Raises DeltaProtocolError for a table that only Spark reads.
-    """
-    if rows.version < 0:
-        return None
-    table = DeltaTable(folder, version=rows.version)
-    wanted = [field.name for field in table.schema().fields if columns is None or field.name in columns]
-    if not rows.days:
-        return pa.schema(table.schema().to_arrow()).empty_table().select(wanted)
-    of_days = table.to_pyarrow_dataset(file_pruning_predicate=[(rows.column, "in", sorted(map(str, rows.days)))])
-    return of_days.to_table(columns=wanted)
 
 
 def _data_file(entry: Mapping[str, Any], column: str) -> DataFile:

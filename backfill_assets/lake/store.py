@@ -21,7 +21,7 @@ from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.rewritten import rewritten_partitions
-from backfill_assets.lake.slice import read_slice
+from backfill_assets.lake.rows import rows_at
 
 if TYPE_CHECKING:
     from backfill_assets.lake.reading import Rows
@@ -65,9 +65,9 @@ class Lake:
         """The days of a table whose files are not there any more as they were written, and what is the matter."""
         return lost_files.lost_files(self.path(table), column, days, version)
 
-    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table | None:
-        """The rows of a slice, or these columns of them, without Spark; None where there is no table."""
-        return read_slice(self.path(rows.table), rows, columns)
+    def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of a slice, or these columns of them, without Spark; no columns where there is no table."""
+        return rows_at(self.path(rows.table), rows.version, rows.column, rows.days, columns)
 
     def reader(self, rows: Slice, columns: str) -> Rows:
         """What reads a slice, as the rows of the declared `columns`."""

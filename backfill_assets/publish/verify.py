@@ -74,7 +74,7 @@ def rows_of(
             raise UsageError(f"There is no table {name}. Nothing was read. The tables are {', '.join(tables)}.")
         table = tables[name]
         read = lake.arrow(Slice(name, table.partition_by, tuple(days), versions.get(name, -1)), columns)
-        return read if read is not None else pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
+        return read if read.num_columns else pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
 
     return rows
 
