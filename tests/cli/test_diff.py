@@ -1,0 +1,214 @@
+"""`backfill diff` on a small lake: a plan, a day's last build, two releases; what it prints, writes and exits with."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from typer.testing import CliRunner, Result
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.app import app
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.rewritten import data_files
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.store import Plans
+from tests.deliveries import day
+
+OUTAGES, REGIONS = "staging/outages", "features/region_daily"
+KEYS = {OUTAGES: "outage_number", REGIONS: "region"}
+Days = Mapping[int, Mapping[str, Any]]
+
+
+@dataclass
+class Lake:
+    """Days of two bundled tables; a day is a value by key."""
+
+    root: Path
+    runs: int = 0
+
+    def build(self, values: Days, *, table: str = OUTAGES, plan: str = "") -> int:
+        """Write these days in one commit and record them; the version after it."""
+        self.runs += 1
+        rows = [(day(n), key, value) for n, of in values.items() for key, value in of.items()]
+        days, keys, of_rows = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+        columns = {"outage_day": pa.array(days, pa.date32()), KEYS[table]: pa.array(keys), "value": pa.array(of_rows)}
+        path, exists = self.root / table, (self.root / table / "_delta_log").exists()
+        where = " OR ".join(f"outage_day = '{day(n)}'" for n in values) if exists else None
+        write_deltalake(path, pa.table(columns), partition_by=["outage_day"], mode="overwrite", predicate=where)
+        log, at = DeltaTable(path), datetime.now(UTC)
+        version, files = int(log.version()), data_files(log, [day(n) for n in values])
+        Ledger(str(self.root)).append(
+            [
+                Build(
+                    table, day(n), "accepted", f"run{self.runs}", "1", fingerprint=json.dumps(of), rows=len(of), plan=plan,
+                    delta_version=version, data_files=files.get(day(n), ""), at=at,
+                )
+                for n, of in values.items()
+            ]
+        )  # fmt: skip
+        return version
+
+    def plan(self, *numbers: int, started: bool = True) -> str:
+        plan = Plan({OUTAGES: "1"}, {OUTAGES: {str(day(n)): "missing" for n in numbers}}, [Chunk(0, {})], PlanOptions())
+        plans = Plans(str(self.root))
+        plans.keep(plan)
+        if started:
+            plans.note(plan.id, "started", datetime.now(UTC), who="ada")
+        return plan.id
+
+    def release(self, **versions: int) -> None:
+        names = {"outages": OUTAGES, "regions": REGIONS}
+        tables = {names[name]: TableVersion(names[name], version) for name, version in versions.items()}
+        releases = Releases(str(self.root))
+        releases.add(releases.newest(), tables, kind="live", who="ada", reason="")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch) -> Lake:
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
+    monkeypatch.setenv("BACKFILL_LAST_DAY", str(day(9)))
+    monkeypatch.chdir(tmp_path)
+    return Lake(tmp_path / "lake")
+
+
+def backfill(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["diff", *arguments])
+
+
+def values(*arguments: str) -> Any:
+    done = backfill(*arguments, "--json")
+    assert done.exit_code == 0, done
+    return json.loads(done.stdout)
+
+
+def refused(*arguments: str) -> str:
+    error = backfill(*arguments).exception
+    assert isinstance(error, UsageError), error
+    return str(error)
+
+
+@pytest.fixture
+def rebuilt(lake: Lake) -> str:
+    """A plan that built two days twice and left a third as it was, among builds of others before and after."""
+    lake.build({0: {"o1": 1, "o2": 2}, 1: {"o3": 3}, 2: {"o4": 4}})
+    lake.build({0: {"o1": 10, "o2": 2, "o5": 5}})
+    plan = lake.plan(0, 1, 2)
+    lake.build({0: {"o1": 99}, 1: {"o3": 3, "o6": 6}}, plan=plan)
+    lake.build({0: {"o1": 12, "o2": 2}}, plan=plan)
+    lake.build({0: {"o1": 0}, 2: {"o4": 0}})
+    return plan
+
+
+def test_a_plan_is_compared_from_before_its_first_build_to_after_its_last(rebuilt):
+    (table,) = values(rebuilt[:6])["tables"]
+    (first, second) = table["days"]
+    figures = ("day", "rows_before", "rows_after", "added", "removed", "changed", "unchanged")
+    assert [first[name] for name in figures] == [str(day(0)), 3, 2, 0, 1, 1, 1]
+    assert [second[name] for name in figures] == [str(day(1)), 1, 2, 1, 0, 0, 1]
+    (column,) = table["columns"]
+    assert column["examples"] == [{"day": str(day(0)), "key": {"outage_number": "o1"}, "before": 10, "after": 12}]
+    assert (column["numbers"]["up"], column["numbers"]["sum_before"], column["numbers"]["sum_after"]) == (1, 10, 12)
+
+
+def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
+    done = backfill(rebuilt, "--check")
+    assert done.exit_code == exit_codes.PARTIAL
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"before plan {rebuilt} → after plan {rebuilt}"
+    cells = [cell.strip() for line in lines if line.startswith(f"│ {OUTAGES}") for cell in line.split("│")[1:-1]]
+    assert cells == [OUTAGES, f"2: {day(0)}..{day(1)}", "4", "4", "1", "1", "1", "value (1)"]
+    assert f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; sum 10 → 12" in lines
+    assert f'  {OUTAGES} {day(0)} outage_number="o1": value 10 → 12' in lines
+    assert f'  {OUTAGES} {day(1)} outage_number="o6": added' in lines
+    assert f'  {OUTAGES} {day(0)} outage_number="o5": removed' in lines
+
+
+def test_days_and_tables_limit_a_comparison(rebuilt):
+    (table,) = values(rebuilt, "--days", str(day(1)))["tables"]
+    assert [of["day"] for of in table["days"]] == [str(day(1))]
+    assert values(rebuilt, "--table", REGIONS)["tables"] == []
+    assert backfill(rebuilt, "--table", REGIONS, "--check").exit_code == exit_codes.DONE
+
+
+def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
+    (table,) = values(OUTAGES, str(day(0)))["tables"]
+    assert [table["days"][0][name] for name in ("removed", "changed")] == [1, 1]
+    lake.build({5: {"o9": 1}})
+    (first,) = values(OUTAGES, str(day(5)))["tables"]
+    assert (first["before"], first["days"][0]["added"]) == ("not built", 1)
+
+
+def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):
+    lake.release(outages=lake.build({0: {"o1": 1}, 1: {"o2": 2}}))
+    for file in DeltaTable(lake.root / OUTAGES).file_uris(file_pruning_predicate=f"outage_day = '{day(1)}'"):
+        Path(file.removeprefix("file://")).write_bytes(b"not parquet")
+    second = lake.build({0: {"o1": 7}})
+    lake.release(outages=second, regions=lake.build({0: {"North": 1}}, table=REGIONS))
+    outages, regions = values("1", "2")["tables"]
+    assert (outages["name"], [of["day"] for of in outages["days"]]) == (OUTAGES, [str(day(0))])
+    assert (outages["same_days"], outages["same_rows"]) == ([str(day(1))], 1)
+    assert (regions["before"], regions["after"], regions["days"][0]["added"]) == ("no table", "version 0", 1)
+    lake.release(outages=second, regions=0)
+    assert backfill("2", "3", "--check").exit_code == exit_codes.DONE
+    assert "release 2 → release 3: nothing differs\nThe same: " in backfill("2", "3").stdout
+
+
+def test_a_day_that_was_built_again_with_the_same_fingerprint_is_not_read(lake):
+    lake.release(outages=lake.build({0: {"o1": 1}}))
+    lake.release(outages=lake.build({0: {"o1": 1}}))
+    for file in (lake.root / OUTAGES).rglob("*.parquet"):
+        file.unlink()
+    (table,) = values("1", "2")["tables"]
+    assert (table["days"], table["same_days"], table["same_rows"]) == ([], [str(day(0))], 1)
+
+
+def test_the_page_has_every_value_escaped_and_replaces_the_one_before(lake):
+    lake.build({0: {"<script>alert(1)</script>": "a & b"}})
+    lake.build({0: {"<script>alert(1)</script>": "<img src=x>"}})
+    for _ in range(2):
+        done = backfill(OUTAGES, str(day(0)), "--html", "report.html")
+        assert (done.exit_code, done.stdout.splitlines()[-1]) == (exit_codes.DONE, "Written to report.html.")
+    page = Path("report.html").read_text()
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "a &amp; b" in page
+    assert [file.name for file in Path().iterdir() if file.is_file()] == ["report.html"]
+
+
+def test_the_answer_is_kept_and_read_back_when_the_files_are_gone(lake, rebuilt):
+    before = values(rebuilt)
+    assert [file.stem for file in (lake.root / "_diffs").iterdir()] == [before["id"]]
+    for file in (lake.root / OUTAGES).rglob("*.parquet"):
+        file.unlink()
+    assert values(rebuilt) == before
+    gone = backfill(rebuilt, "--days", str(day(0))).exception
+    assert isinstance(gone, TableUnreadable)
+    assert "is missing" in str(gone)
+    assert "Nothing was changed" in str(gone)
+
+
+def test_what_cannot_be_compared_is_refused(lake, rebuilt):
+    assert refused("nosuchplan").startswith("There is no plan nosuchplan")
+    assert "was never started. Nothing was compared" in refused(lake.plan(7, started=False))
+    assert "has built nothing yet. Nothing was compared" in refused(lake.plan(8))
+    assert "There is no release in" in refused("1", "2")
+    assert "There is no table no/table" in refused("no/table", str(day(0)))
+    assert f"Which day of {OUTAGES}?" in refused(OUTAGES)
+    assert "Leave out --table and --days" in refused(OUTAGES, str(day(0)), "--days", str(day(0)))
+    assert "No build of" in refused(REGIONS, str(day(0)))
+    assert "names 2 tables" in refused("raw/*s", str(day(0)))
+    assert "page.txt is not a file that ends in .html. Nothing was compared." in refused(rebuilt, "--html", "page.txt")
+    assert "There is no folder no" in refused(rebuilt, "--html", "no/page.html")
