@@ -14,6 +14,7 @@ warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
+from backfill_assets.orchestration.diff_job import diff_job  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance  # noqa: E402
 from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
@@ -46,6 +47,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             verify_job(workspace),
             publish_job(workspace),
             rollback_job(workspace),
+            diff_job(workspace),
             maintenance,
         ],
         schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],

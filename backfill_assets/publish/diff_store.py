@@ -1,4 +1,7 @@
-"""Diffs in the lake: `_diffs/<id>.json`, each written whole or not at all. One that cannot be read is made again."""
+"""Diffs in the lake: `_diffs/<id>.json`, and pages of them beside, each written whole or not at all.
+
+One that cannot be read is made again.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +26,16 @@ class Diffs:
 
     def keep(self, diff: Diff) -> None:
         """Write a diff, in place of one of the same id."""
-        self._documents.write(f"{diff.id}.json", diff.contents())
+        self._write(f"{diff.id}.json", diff.contents())
+
+    def keep_page(self, diff_id: str, page: str) -> str:
+        """Write the page of a diff beside it; where it is."""
+        self._write(f"{diff_id}.html", page)
+        return f"{self._documents.folder}/{diff_id}.html"
+
+    def _write(self, name: str, text: str) -> None:
+        # Text of a table may hold half a surrogate pair, which no file takes.
+        self._documents.write(name, text.encode(errors="backslashreplace").decode())
 
     @property
     def _documents(self) -> Documents:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from backfill_assets.calendar import ranges
-from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish.diff import ColumnDiff, Diff, NumberChanges, TableDiff
 
 COLUMNS = ("table", "days that differ", "rows before", "rows after", "added", "removed", "changed", "columns changed most")
@@ -118,9 +117,3 @@ def distribution(numbers: NumberChanges) -> str:
 def number(of: float) -> str:
     """As many digits as tell it apart: whole numbers in full."""
     return f"{of:,.0f}" if of == round(of) and abs(of) < 1e15 else f"{of:,.4g}"
-
-
-def summary_in_markdown(diff: Diff) -> str:
-    """For the metadata of a run."""
-    differing = rows(diff)
-    return "\n\n".join(filter(None, [markdown_table(COLUMNS, differing) if differing else "", *lines(diff)]))

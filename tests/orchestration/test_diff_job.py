@@ -1,0 +1,51 @@
+"""The job `diff`, as Dagster executes it, in this process: what its run shows, and the page that it keeps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, Definitions
+
+from backfill_assets.orchestration.diff_job import diff_job
+from tests.orchestration.office import failure, metadata
+from tests.publish.site import DAYS, A, Site
+
+FIRST, SECOND, _, _ = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    site = Site(tmp_path)
+    site.write({FIRST: 1, SECOND: 2})
+    return site
+
+
+def launched(site: Site, **config: Any) -> Any:
+    job = Definitions(jobs=[diff_job(site.workspace)]).resolve_job_def("diff")
+    run_config = {"ops": {"compare": {"config": config}}}
+    return job.execute_in_process(run_config, instance=DagsterInstance.ephemeral(), raise_on_error=False)
+
+
+def test_a_run_shows_what_a_plan_changed_and_where_the_page_is(site):
+    plan = site.plan({A.name: [SECOND]})
+    site.write({SECOND: 3}, plan=plan.id)
+    result = launched(site, compare=plan.id[:6])
+    assert result.success
+    shown = metadata(result)
+    assert f"| raw/a | 1: {SECOND} | 2 | 3 | 3 | 2 | 0 |  |" in shown["tables"]
+    assert "raw/a: it has no key; rows are compared as a whole" in shown["details"]
+    assert (shown["added"], shown["removed"], shown["changed"]) == (3, 2, 0)
+    page = Path(shown["page"])
+    assert page.parent == site.root / "_diffs"
+    assert f"before plan {plan.id} → after plan {plan.id}" in page.read_text()
+
+
+def test_a_day_of_a_table_is_named_as_in_a_terminal(site):
+    site.write({FIRST: 4})
+    assert metadata(launched(site, compare=f"{A.name} {FIRST}"))["removed"] == 1
+
+
+def test_what_cannot_be_compared_fails_the_run_with_its_message_and_no_retry(site):
+    result = launched(site, compare="1 2")
+    assert not result.success
+    assert "There is no release in" in str(failure(result))
