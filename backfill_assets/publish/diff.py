@@ -155,8 +155,8 @@ def read_diff(contents: str | bytes) -> Diff:
 
 def _table(values: Mapping[str, Any]) -> TableDiff:
     days = tuple(DayDiff(**{**day, "columns": tuple(map(_column, day["columns"]))}) for day in values["days"])
-    known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return TableDiff(**{**known, "days": days, "columns": tuple(map(_column, values["columns"]))})
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return TableDiff(**known | {"days": days, "columns": tuple(map(_column, values["columns"]))})
 
 
 def _column(values: Mapping[str, Any]) -> ColumnDiff:

@@ -38,10 +38,6 @@ def rows_of(day: date, rows: int, side: str) -> pa.Table:
         customers = np.where(random.random(rows) < 0.01, customers + random.integers(1, 50, rows), customers)
         cause = np.where(random.random(rows) < 0.02, (cause + 1) % 12, cause)
         number = np.where(kept, number, -number)
-        order = random.permutation(rows)
-        number, customers, region, cause, started, hours = (
-            each[order] for each in (number, customers, region, cause, started, hours)
-        )
     texts = [pa.array([f"{name}-{n}" for n in range(most)]) for name, most in (("region", 40), ("cause", 12))]
     columns = {
         "outage_number": pa.compute.binary_join_element_wise("outage", pa.array(number).cast(pa.string()), "-"),
@@ -52,7 +48,8 @@ def rows_of(day: date, rows: int, side: str) -> pa.Table:
         "started_at": pa.array(started, pa.timestamp("us", "UTC")),
         "outage_day": pa.array([day] * rows, pa.date32()),
     }
-    return pa.table(columns)
+    table = pa.table(columns)
+    return table.take(random.permutation(rows)) if side == "after" else table
 
 
 def days() -> list[date]:

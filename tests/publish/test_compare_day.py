@@ -157,8 +157,8 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
     ],
 )
 def test_a_column_whose_type_changed_is_compared_by_value_where_the_types_have_one_in_common(before, after, changed):
-    sides = [pa.table({"k": ["a", "b"], "v": values}) for values in (before, after)]
-    diff = compare_day(DAY, *sides, ["k"], True, Totals())
+    old, new = (pa.table({"k": ["a", "b"], "v": values}) for values in (before, after))
+    diff = compare_day(DAY, old, new, ["k"], True, Totals())
     assert (diff.changed, diff.unchanged, diff.added, diff.removed) == (changed, 2 - changed, 0, 0)
 
 

@@ -54,18 +54,13 @@ def test_the_totals_are_those_of_a_full_outer_join_in_sql(lake):
     before, after = write(lake, FIRST), write(lake, SECOND)
     (table,) = diff_tables({NAME: pair(lake, before, after)}, "1", "2").tables
     old, new = (DeltaTable(lake / NAME, version=version).to_pyarrow_table() for version in (before, after))
-    joined = duckdb.sql("SELECT * FROM old FULL JOIN new ON old.day = new.day AND old.id = new.id")
-    assert joined.columns
-    figures = (
-        duckdb.sql("""
+    joined: Any = duckdb.sql("""
         SELECT count(old.id) AS rows_before, count(new.id) AS rows_after,
                count(*) FILTER (old.id IS NULL) AS added, count(*) FILTER (new.id IS NULL) AS removed,
                count(*) FILTER (old.id = new.id AND old.n IS DISTINCT FROM new.n) AS changed,
                count(*) FILTER (old.id = new.id AND old.n IS NOT DISTINCT FROM new.n) AS unchanged
         FROM old FULL JOIN new ON old.day = new.day AND old.id = new.id""")
-        .to_arrow_table()
-        .to_pylist()[0]
-    )
+    (figures,) = joined.to_arrow_table().to_pylist()
     assert {name: table.total(name) for name in figures} == figures
     assert table.days_that_differ == [day(1), day(2), day(3)]
     assert [of.day for of in table.days] == [str(at) for at in DAYS[1:]]
