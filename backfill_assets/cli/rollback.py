@@ -7,7 +7,6 @@ import getpass
 import json
 
 import typer
-from rich.table import Table as Lines
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import is_answered, terminal
@@ -15,7 +14,8 @@ from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
-from backfill_assets.publish.rollback import Kind, roll_back, rollback_of
+from backfill_assets.publish.decision import Kind
+from backfill_assets.publish.rollback import roll_back, rollback_of
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.servers.home import dagster_of
@@ -33,7 +33,7 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
         decisions = rollback_of(plan, workspace, force=force)
         show(decisions)
         restoring = any(decision.kind == Kind.RESTORE for decision in decisions.values())
-        if restoring and not yes and is_answered() and not typer.confirm("Put these days back?", default=True):
+        if restoring and not yes and is_answered() and not typer.confirm("Put these days back?", default=False):
             print("Nothing was restored.")
             return exit_codes.PARTIAL
     decisions, restored = roll_back(plan, workspace, who=getpass.getuser(), now=utc_now, reason=reason, force=force)
@@ -44,8 +44,8 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
         not_reported = text.not_reported(error)
     code = exit_codes.DONE if text.is_complete(decisions.values()) else exit_codes.PARTIAL
     if as_json:
-        values = {"plan": plan.id, "exit_code": code, "not_reported": not_reported, **text.days_by_kind(decisions)}
-        print(json.dumps(values))
+        values = {"plan": plan.id, "state": plans.state(plan.id), "exit_code": code, "not_reported": not_reported}
+        print(json.dumps(values | text.days_by_kind(decisions)))
         return code
     for line in [*text.ending_lines(plan.id, decisions), not_reported]:
         if line:
@@ -73,10 +73,6 @@ def to_release(number: int, channel: str, *, reason: str, as_json: bool) -> int:
 
 def show(decisions: text.Decisions) -> None:
     """What would be put back, and what stays."""
-    console, lines = terminal(), Lines(*text.COLUMNS)
-    for row in text.rows(decisions):
-        lines.add_row(*row)
-    if decisions:
-        console.print(lines)
-    for line in text.lines_of_left(decisions):
+    console = terminal()
+    for line in (*text.decision_lines(decisions), *text.lines_of_left(decisions)):
         console.print(line)

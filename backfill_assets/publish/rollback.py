@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from enum import StrEnum
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, UsageError
@@ -22,29 +21,9 @@ from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-
-class Kind(StrEnum):
-    """What a rollback does with a partition that the plan changed."""
-
-    RESTORE = "restored"
-    RESTORED = "as before already"
-    CONFLICT = "built since"  # the rows are not the plan's any more
-    FIRST_BUILT = "built first by this plan"  # there is nothing to put back
-    LOST = "not in the history"  # the rows of before are not in the table's log as they were built
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What is done with one partition; `before`: the build to put back, from `version` of its table; `why`: of a conflict, or
-    of rows that are lost."""
-
-    kind: Kind
-    before: Build | None = None
-    why: str = ""
-    version: int = -1
 
 
 @dataclass(frozen=True)
@@ -63,9 +42,6 @@ class Record:
             build, outcome="restored", run=self.run, identity=self.run, plan="", who=self.who, reason=why, message="",
             seconds=0.0, at=at,
         )  # fmt: skip
-
-
-LEFT = (Kind.CONFLICT, Kind.FIRST_BUILT, Kind.LOST)
 
 
 def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dict[Partition, Decision]:
@@ -96,7 +72,8 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
 def roll_back(
     plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime], reason: str = "", force: bool = False
 ) -> tuple[dict[Partition, Decision], list[Build]]:
-    """Take `plan` back; what was decided about every partition, and the builds that were restored.
+    """Take `plan` back; what was decided about every partition, and the builds that were restored. Where nothing of it is put
+    back, nothing is noted: the plan keeps its state.
 
     Raises what `rollback_of` raises; and UsageError, Conflict or NotRecorded if a table could not be restored: then the tables
     before it are.
@@ -116,8 +93,9 @@ def roll_back(
         done = {(build.table, build.day) for build in restored}
         for partition in [p for p, decision in decisions.items() if decision.kind == Kind.RESTORE and p not in done]:
             decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
-        left = sum(decision.kind in LEFT for decision in decisions.values())
-        plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
+        if is_put_back(decisions.values()) or plan.id in plans.half_published():  # whose publication is given up
+            left = sum(decision.kind in LEFT for decision in decisions.values())
+            plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
     return decisions, restored
 
 

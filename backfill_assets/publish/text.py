@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
+from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.publish.publish import Published
-from backfill_assets.publish.rollback import LEFT, Decision, Kind
 
 Decisions = Mapping[Partition, Decision]
 COLUMNS = ("table", "put back", "as before already", "built since", "built first by the plan", "not in the history")
@@ -19,6 +19,15 @@ def rows(decisions: Decisions) -> list[tuple[str, ...]]:
     for (table, day), decision in decisions.items():
         days.setdefault(table, {}).setdefault(decision.kind, []).append(day)
     return [(table, *[ranges(of[kind]) if kind in of else "" for kind in Kind]) for table, of in days.items()]
+
+
+def decision_lines(decisions: Decisions) -> list[str]:
+    """The same as lines, which a narrow terminal wraps and never cuts: the days of each kind, a line a table."""
+    of_tables, lines = rows(decisions), list[str]()
+    for column, kind in enumerate(COLUMNS[1:], start=1):
+        days = [f"  {row[0]}  {row[column]}" for row in of_tables if row[column]]
+        lines += [f"{kind}:", *days] if days else []
+    return lines
 
 
 def lines_of_left(decisions: Decisions) -> list[str]:
@@ -42,6 +51,8 @@ def ending_lines(plan_id: str, decisions: Decisions) -> list[str]:
     restored = sum(decision.kind == Kind.RESTORE for decision in decisions.values())
     if not decisions:
         return [f"Plan {plan_id} changed no rows. Nothing was put back."]
+    if not is_put_back(decisions.values()):
+        return [f"Nothing was put back. Plan {plan_id} stays as it is: all of its {len(decisions)} partition(s) stay."]
     lines = [f"Plan {plan_id} is rolled back: {restored} partition(s) have the rows from before it. No other was changed."]
     if restored:
         lines.append(

@@ -12,9 +12,9 @@ from backfill_assets.plan.store import Plans
 from tests.cli.test_run import CALENDAR, DAY, REJECTED
 
 
-def on_a_terminal(answer: str, *arguments: str, home: Path) -> tuple[int, str]:
+def on_a_terminal(answer: str, *arguments: str, home: Path, columns: str = "150") -> tuple[int, str]:
     """The exit code of `backfill`, and what it prints on a terminal, where `answer` is typed when it asks."""
-    env = os.environ | CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(SAMPLE.parent), "COLUMNS": "150"}
+    env = os.environ | CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(SAMPLE.parent), "COLUMNS": columns}
     command, (terminal, its) = [sys.executable, "-m", "backfill_assets.cli", *arguments], pty.openpty()
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)

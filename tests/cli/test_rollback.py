@@ -33,7 +33,7 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(site, tm
     plan = built(site, SECOND)
     done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
-    assert f"│ {REJECTED} │ {SECOND} " in done.stdout
+    assert f"put back:\n  {REJECTED}  {SECOND}\n" in done.stdout
     assert f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was changed." in done.stdout
     assert "Dagster still shows these days as the plan built them: " in done.stdout  # nobody answers
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
@@ -66,6 +66,25 @@ def test_a_plan_that_changed_no_rows_has_nothing_to_put_back(site, tmp_path):
     plan = site.plan({REJECTED: [SECOND]}).id
     done = backfill("rollback", plan, home=tmp_path)
     assert (done.exit_code, done.stdout) == (exit_codes.DONE, f"Plan {plan} changed no rows. Nothing was put back.\n")
+    assert site.plans.state(plan) == "done"
+
+
+def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(site, tmp_path):
+    plan = built(site, THIRD)
+    done = backfill("rollback", plan, home=tmp_path)
+    assert done.exit_code == exit_codes.PARTIAL
+    assert done.stdout == (
+        f"built first by the plan:\n  {REJECTED}  {THIRD}\n"
+        "Days that the plan built first stay: the tables have no earlier rows of them.\n"
+        f"Nothing was put back. Plan {plan} stays as it is: all of its 1 partition(s) stay.\n"
+    )
+    assert (site.plans.state(plan), site.values(REJECTED)[THIRD]) == ("done", 7)
+
+
+def test_on_a_narrow_terminal_names_and_days_are_whole(site, tmp_path):
+    plan = built(site, FIRST, SECOND)
+    _, printed = on_a_terminal("n", "rollback", plan, home=tmp_path, columns="40")
+    assert f"  {REJECTED}  {FIRST}..{SECOND}\r\n" in printed
 
 
 def test_a_plan_must_be_named(site, tmp_path):
@@ -75,9 +94,9 @@ def test_a_plan_must_be_named(site, tmp_path):
     assert "Which plan? Nothing was restored." in str(done.exception)
 
 
-def test_on_a_terminal_it_asks_and_no_leaves_everything(site, tmp_path):
+def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(site, tmp_path):
     plan = built(site, SECOND)
-    code, printed = on_a_terminal("n", "rollback", plan, home=tmp_path)
+    code, printed = on_a_terminal("", "rollback", plan, home=tmp_path)
     assert (code, site.values(REJECTED)[SECOND], site.plans.state(plan)) == (exit_codes.PARTIAL, 7, "done")
     assert printed.index(str(SECOND)) < printed.index("Put these days back?") < printed.index("Nothing was restored.")
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)

@@ -26,7 +26,8 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.shadow import open_shadow
 from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.rollback import Decision, Kind, roll_back
+from backfill_assets.publish.decision import Decision, Kind
+from backfill_assets.publish.rollback import roll_back
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import SliceDays, same_day
 from backfill_assets.workspace import Workspace

@@ -15,9 +15,9 @@ from backfill_assets.errors import Guarded
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
-from backfill_assets.publish.rollback import Kind
 from backfill_assets.publish.shadows import discard, rebase
 from tests.publish.site import DAYS, NOW, A, Site
 

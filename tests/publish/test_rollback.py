@@ -13,7 +13,8 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.rollback import Kind, Record, restore, rollback_of
+from backfill_assets.publish.decision import Kind
+from backfill_assets.publish.rollback import Record, restore, rollback_of
 from tests.publish.site import DAYS, NOW, A, B, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -87,6 +88,7 @@ def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_force
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
     assert decided[A.name, SECOND].why.startswith("built since by run run3 on 20")
     assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
+    assert site.plans.state(plan.id) == "rolled_back"
     assert site.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
     assert site.values()[SECOND] == 2
 
@@ -124,6 +126,14 @@ def test_a_day_that_the_plan_built_first_or_left_unchanged_has_nothing_to_put_ba
     plan = rebuilt(site, {FIRST: 1, SECOND: 2})
     assert site.roll_back(plan) == {(A.name, SECOND): Kind.FIRST_BUILT}
     assert site.values() == {FIRST: 1, SECOND: 2}
+    assert (site.plans.state(plan.id), site.plans.events(plan.id, "rolled_back")) == ("done", [])
+
+
+def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(site):
+    plan = rebuilt(site, {SECOND: 7})
+    site.write({SECOND: 5})
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.CONFLICT}
+    assert (site.plans.state(plan.id), site.plans.events(plan.id, "rolled_back")) == ("done", [])
 
 
 def test_an_empty_day_is_empty_again(tmp_path):
