@@ -107,7 +107,7 @@ def page_of(plan_id: str, dagster: Dagster) -> str:
 
 def seconds_of(workspace: Workspace) -> dict[str, list[float]]:
     """The recorded seconds of each table's days."""
-    return seconds_by_table(latest_builds(workspace).last.values())
+    return seconds_by_table(latest_builds(workspace).computed.values())
 
 
 @contextmanager

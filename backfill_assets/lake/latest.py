@@ -27,6 +27,7 @@ COLUMNS = (
 class Latest:
     """Of each partition the last build, the last `accepted` one, whose rows are in the table, and the last audit of its rows.
 
+    `computed`: the last build of which is known how long it took, which one that was put back is not.
     `compared`: the last audit that held the rows against those that were accepted; not every audit can.
     `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
     `plans`: by plan, the partitions that it has built, whoever built them since; whole for the plan that was asked for.
@@ -40,6 +41,7 @@ class Latest:
     compared: dict[Partition, Build] = field(default_factory=dict)
     plans: dict[str, set[Partition]] = field(default_factory=dict)
     before: Mapping[Partition, Build] = field(default_factory=dict)
+    computed: dict[Partition, Build] = field(default_factory=dict)
 
     @cached_property
     def reference(self) -> Mapping[Partition, Build]:
@@ -53,6 +55,7 @@ class Latest:
             if build.plan and build.succeeded:
                 self.plans.setdefault(build.plan, set()).add(partition)
             of_builds = (self.last, self.accepted) if build.succeeded else (self.last,)
+            of_builds += (self.computed,) if build.succeeded and build.seconds > 0 else ()
             of_audits = (self.audits, self.compared) if build.fingerprint else (self.audits,)
             for known in of_audits if build.outcome in AUDITS else of_builds:
                 if partition not in known or known[partition].at <= build.at:
@@ -130,16 +133,19 @@ def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:
 
 
 def _last_rows(rows: pa.Table) -> pa.Array:
-    """Where the last build of each partition is, the last accepted one, and of its audits the last, and the last that compared
-    its rows; oldest first."""
+    """Where the last build of each partition is, the last accepted one, the last that took some time, and of its audits the
+    last, and the last that compared its rows; oldest first."""
     by_time = pc.sort_indices(rows["at"])
     others = pc.is_in(rows["outcome"], pa.array(["failed", *AUDITS]))
     kind = pc.if_else(others, pc.replace_substring(rows["outcome"], "refused", "audited"), "accepted")
-    builds = rows.select(["table", "day", "fingerprint"]).append_column("kind", kind).take(by_time)
+    timed = [name for name in rows.column_names if name == "seconds"]
+    builds = rows.select(["table", "day", "fingerprint", *timed]).append_column("kind", kind).take(by_time)
     numbered = builds.append_column("number", pa.array(range(len(by_time)), pa.int64()))  # typed: of no rows, too
     comparing = numbered.filter(pc.and_(pc.equal(numbered["kind"], "audited"), pc.greater(numbered["fingerprint"], "")))
+    accepted = numbered.filter(pc.equal(numbered["kind"], "accepted"))
+    computed = accepted.filter(pc.greater(accepted["seconds"], 0.0)) if timed else accepted
     last = [
         each.group_by(["table", "day", "kind"]).aggregate([("number", "max")])["number_max"].combine_chunks()
-        for each in (numbered, comparing)
+        for each in (numbered, comparing, computed)
     ]
     return by_time.take(pc.unique(pa.concat_arrays(last)).sort())

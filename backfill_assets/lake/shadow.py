@@ -73,6 +73,7 @@ class Shadow(Lake):
             compared=self._over(own.compared, below.compared),
             plans=own.plans,
             before={partition: build for partition, build in below.accepted.items() if self.covers(partition)},
+            computed=below.computed | own.computed,
         )
 
     def rewritten(self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]) -> dict[Partition, str]:

@@ -64,7 +64,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     _refuse_write_mode(request.write_mode, tables)
     columns = chain(*column_lines(workspace, tables, plan.chunks).values())
     plans.keep(plan)
-    return Planned(plan, selection, estimate(plan.partitions(), builds.last.values(), len(plan.chunks)), list(columns))
+    return Planned(plan, selection, estimate(plan.partitions(), builds.computed.values(), len(plan.chunks)), list(columns))
 
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:

@@ -40,6 +40,15 @@ def test_a_day_that_failed_last_stands_as_it_was_built_before(tmp_path):
     assert (builds.last[TABLE, day(0)].run, builds.accepted[TABLE, day(0)].run) == ("second", "first")
 
 
+def test_how_long_a_day_takes_is_known_of_its_last_build_that_was_computed(tmp_path):
+    ledger, partition = Ledger(str(tmp_path)), (TABLE, day(0))
+    ledger.append([build(0, 0, run="first", seconds=5.0), build(0, 1, run="second", seconds=2.0)])
+    ledger.append([build(0, 2, run="put back", outcome="restored", seconds=0.0), build(0, 3, outcome="failed", seconds=9.0)])
+    builds = latest(ledger, {TABLE: None})
+    assert (builds.accepted[partition].run, builds.last[partition].outcome) == ("put back", "failed")
+    assert (builds.computed[partition].run, builds.computed[partition].seconds) == ("second", 2.0)
+
+
 def test_other_tables_are_not_read(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(), replace(build(), table="raw/a")])
