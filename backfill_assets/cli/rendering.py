@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backfill_assets.plan.estimate import expected_end
-from backfill_assets.plan.outcome import COLUMNS, TableOutcome
+from backfill_assets.plan.outcome import TableOutcome, lines
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
@@ -65,9 +65,10 @@ def is_answered() -> bool:
 
 
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
-    table = Table(*COLUMNS)
+    columns, rows = lines(outcomes)
+    table = Table(*columns)
     for column in table.columns[1:]:
         column.justify = "right"
-    for outcome in outcomes:
-        table.add_row(*outcome.row())
+    for row in rows:
+        table.add_row(*row)
     return table

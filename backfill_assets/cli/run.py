@@ -154,6 +154,6 @@ def as_values(end: Progress) -> dict[str, Any]:
 
 def show(console: Console, end: Progress, workspace: Workspace) -> None:
     building = workspace_of(end.plan, workspace)
-    console.print(outcome_table(outcomes(building.lake.ledger, end.remaining.states, end.plan.id)))
+    console.print(outcome_table(outcomes(building.lake.ledger, end.remaining.states, end.plan.id, end.remaining.at_work)))
     for line in text.ending_lines(end, in_shadow=building is not workspace):
         console.print(line)

@@ -1,7 +1,7 @@
 """What became of the days requested, table by table: their states, and what the ledger says of them. Printed elsewhere."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 
 from backfill_assets.calendar import Partition
@@ -10,12 +10,14 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.remaining import WorkState
 
 COLUMNS = ("table", "days", "changed", "unchanged", "up to date", "failed", "blocked", "not run", "rows", "checks", "seconds")
+RUNNING = "running"
 
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """The days requested of one table, each counted in one of six: computed and changed, computed and unchanged, up to date
-    without being computed, failed, blocked, not run. `rows` and `checks` are those of the accepted and the failed days."""
+    """The days requested of one table, each counted in one of seven: computed and changed, computed and unchanged, up to date
+    without being computed, failed, blocked, running, not run. `rows` and `checks` are those of the days in the first three;
+    `checks` has those too of which the plan's build failed."""
 
     table: str
     days: int
@@ -29,6 +31,7 @@ class TableOutcome:
     checks: int = 0
     checks_passed: int = 0
     seconds: float = 0.0
+    running: int = 0
 
     @property
     def done(self) -> int:
@@ -41,15 +44,31 @@ class TableOutcome:
         return (self.table, str(self.days), *(f"{count:,}" for count in counts), checks, f"{self.seconds:,.1f}")
 
 
-def outcomes(ledger: Ledger, states: Mapping[Partition, WorkState], plan_id: str) -> list[TableOutcome]:
-    """What the plan made of the partitions requested, a table after the other in their order."""
+def lines(outcomes: Sequence[TableOutcome]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The columns, and a row a table; with a column for days that are being computed, where there are any."""
+    at = COLUMNS.index("not run") if any(outcome.running for outcome in outcomes) else len(COLUMNS)
+    rows = [
+        (*row[:at], *([f"{outcome.running:,}"] if at < len(row) else []), *row[at:])
+        for outcome in outcomes
+        if (row := outcome.row())
+    ]
+    return (*COLUMNS[:at], *([RUNNING] if at < len(COLUMNS) else []), *COLUMNS[at:]), rows
+
+
+def outcomes(
+    ledger: Ledger, states: Mapping[Partition, WorkState], plan_id: str, at_work: Collection[Partition] = ()
+) -> list[TableOutcome]:
+    """What the plan made of the partitions requested, a table after the other in their order; `at_work` are being computed."""
     days: dict[str, list[date]] = {}
     for table, day in states:
         days.setdefault(table, []).append(day)
     builds: dict[Partition, list[Build]] = {}
     for build in ledger.builds(days):
         builds.setdefault((build.table, build.day), []).append(build)
-    return [_outcome(table, {day: states[table, day] for day in of}, builds, plan_id) for table, of in days.items()]
+    running = {p for p in at_work if states.get(p) == WorkState.PENDING}
+    made = [_outcome(table, {day: states[table, day] for day in of}, builds, plan_id) for table, of in days.items()]
+    counts = [sum(table == each.table for table, _ in running) for each in made]
+    return [replace(each, running=n, not_run=each.not_run - n) for each, n in zip(made, counts, strict=True)]
 
 
 def _outcome(
@@ -57,13 +76,12 @@ def _outcome(
 ) -> TableOutcome:
     by_day = {day: builds.get((table, day), []) for day in states}
     ours = {day: [b for b in of if plan_id and b.plan == plan_id] for day, of in by_day.items()}
-    accepted = {day: [b for b in of if b.succeeded][-1:] for day, of in by_day.items()}
     done = [day for day, state in states.items() if state == WorkState.DONE]
+    accepted = [b for day in done for b in [b for b in by_day[day] if b.succeeded][-1:]]
     computed = [ours[day][-1].outcome for day in done if ours[day] and ours[day][-1].succeeded]
     failed = [day for day, state in states.items() if state == WorkState.FAILED]
-    of_failed = [b for day in failed for b in [b for b in by_day[day] if b.outcome == "failed"][-1:]]
-    looked_at = [b for of in accepted.values() for b in of] + of_failed
-    verdicts = [check["passed"] for build in looked_at for check in build.checks]
+    of_failed = [b for day in failed for b in [b for b in ours[day] if b.outcome == "failed"][-1:]]
+    verdicts = [check["passed"] for build in accepted + of_failed for check in build.checks]
     return TableOutcome(
         table,
         len(states),
@@ -73,7 +91,7 @@ def _outcome(
         failed=len(failed),
         blocked=sum(state == WorkState.BLOCKED for state in states.values()),
         not_run=sum(state == WorkState.PENDING for state in states.values()),
-        rows=sum(b.rows for of in accepted.values() for b in of),
+        rows=sum(b.rows for b in accepted),
         checks=len(verdicts),
         checks_passed=sum(verdicts),
         seconds=round(sum(b.seconds for of in ours.values() for b in of), 1),

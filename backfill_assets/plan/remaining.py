@@ -6,14 +6,15 @@ built by the plan itself.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
+from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.tables.graph import Graph
 
@@ -47,6 +48,14 @@ class Remaining:
     def count(self, partitions: Collection[Partition]) -> Counter[WorkState]:
         """How many of `partitions` are in each state."""
         return Counter(self.states[partition] for partition in partitions)
+
+    def at_the_end(self, chunks: Iterable[Chunk]) -> "Remaining":
+        """The same for a command that was stopped before some chunks: of a chunk that has partitions left to build, those that
+        the plan has not built count as left, although they are up to date as long as what they read is not built again."""
+        left = [chunk for chunk in chunks if any(self.states[p] == WorkState.PENDING for p in chunk.partitions())]
+        not_run = {p for chunk in left for p in chunk.partitions() if p in self.saved}
+        states = {p: WorkState.PENDING if p in not_run else state for p, state in self.states.items()}
+        return replace(self, states=states, saved=set(self.saved) - not_run)
 
     def pending_days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
         """Those of `partitions` that must still be built, by table."""

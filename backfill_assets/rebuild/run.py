@@ -64,7 +64,8 @@ class Rebuild:
             remaining, waiting = self._step(started)
             done = not self.running and (self.stopped is not None or len(self.over) == len(self._chunks))
             running, over = {n: chunk.launched.id for n, chunk in self.running.items()}, frozenset(self.over)
-            yield Progress(self.plan, remaining, running, over, self.stopped, started, self.now(), done, waiting)
+            shown = remaining.at_the_end(self.plan.chunks) if done else remaining
+            yield Progress(self.plan, shown, running, over, self.stopped, started, self.now(), done, waiting)
             if done:
                 return
             took = (self.now() - began).total_seconds()

@@ -36,6 +36,8 @@ class Watch:
         ended = [event.facts for event in events if event.kind == "ended"]
         stop = Stop(ended[-1]["stop"], ended[-1]["why"]) if not is_open and ended and ended[-1].get("why") else None
         recorded = Ending(ended[-1]["ending"]) if ended and not is_open else None
+        if not is_open and recorded not in (Ending.DONE, Ending.PARTIAL):
+            remaining = remaining.at_the_end(plan.chunks)
         started = next((event.at for event in reversed(events) if event.kind == "started"), self.now())
         at = events[-1].at if events and not is_open else self.now()
         return Progress(plan, remaining, running, over, stop, started, at, not is_open, waiting, recorded)

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.outcome import TableOutcome, outcomes
+from backfill_assets.plan.outcome import COLUMNS, TableOutcome, lines, outcomes
 from backfill_assets.plan.remaining import WorkState
 
 DAYS = [date(2019, 9, n) for n in range(1, 7)]
@@ -34,8 +34,8 @@ def test_every_day_is_counted_once_by_what_became_of_it(tmp_path):
     ledger.append([build(3, "unchanged", "now", minute=1)])
     (outcome,) = outcomes(ledger, states(DONE, DONE, FAILED, DONE, BLOCKED, PENDING), "now")
     assert outcome == TableOutcome(
-        "raw/a", days=6, changed=1, unchanged=1, up_to_date=1, failed=1, blocked=1, not_run=1, rows=37, checks=6,
-        checks_passed=5, seconds=4.5,
+        "raw/a", days=6, changed=1, unchanged=1, up_to_date=1, failed=1, blocked=1, not_run=1, rows=30, checks=5,
+        checks_passed=4, seconds=4.5,
     )  # fmt: skip
     assert sum(map(int, outcome.row()[2:8])) == outcome.days
 
@@ -45,6 +45,27 @@ def test_a_day_that_failed_and_is_up_to_date_again_is_not_failed(tmp_path):
     ledger.append([build(0, "accepted", "earlier"), build(0, "failed", "now", checks=(BAD,), minute=1)])
     (outcome,) = outcomes(ledger, states(DONE), "now")
     assert (outcome.done, outcome.up_to_date, outcome.failed, outcome.checks_passed, outcome.checks) == (1, 1, 0, 1, 1)
+
+
+def test_older_builds_of_days_that_are_failed_blocked_or_not_run_are_no_rows_and_checks_of_the_plan(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    ledger.append([build(n, "accepted", "earlier", rows=100 + n) for n in range(4)])
+    ledger.append([build(0, "failed", "earlier", checks=(BAD, BAD), minute=1)])
+    (outcome,) = outcomes(ledger, states(FAILED, BLOCKED, PENDING, DONE), "now")
+    assert outcome == TableOutcome(
+        "raw/a", days=4, up_to_date=1, failed=1, blocked=1, not_run=1, rows=103, checks=1, checks_passed=1
+    )
+
+
+def test_a_day_that_is_being_computed_is_running_and_its_column_is_there_for_as_long(tmp_path):
+    at_work = {("raw/a", DAYS[0]), ("raw/a", DAYS[1])}
+    made = outcomes(Ledger(str(tmp_path)), states(DONE, PENDING, PENDING), "now", at_work)
+    assert made == [TableOutcome("raw/a", days=3, up_to_date=1, running=1, not_run=1)]
+    columns, rows = lines(made)
+    assert columns[6:9] == ("blocked", "running", "not run")
+    assert rows == [("raw/a", "3", "0", "0", "1", "0", "0", "1", "1", "0", "0 of 0", "0.0")]
+    columns, rows = lines(outcomes(Ledger(str(tmp_path)), states(DONE, PENDING, PENDING), "now"))
+    assert (columns, rows) == (COLUMNS, [("raw/a", "3", "0", "0", "1", "0", "0", "2", "0", "0 of 0", "0.0")])
 
 
 def test_days_of_other_tables_and_days_not_requested_do_not_count(tmp_path):

@@ -1,0 +1,29 @@
+"""What is said of a plan that was stopped: only of what it got to."""
+
+from dataclasses import replace
+
+from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.tables.graph import Graph
+from backfill_assets.tables.windows import Window
+from tests.dagster_client.server import Server, ended
+from tests.deliveries import day, days
+from tests.plan.graphs import CALENDAR, A, B
+
+
+def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_done(tmp_path):
+    """As in the README: a day after the canary reads, without needing it, a day whose delivery failed; nobody looked at it."""
+    reader = replace(B, reads={**B.reads, A.name: Window(A, 0, 2, 0)})
+    server = Server(Graph((A, reader), CALENDAR), tmp_path)
+    ended(server.rebuild(server.planned(PlanOptions(canary=0))))
+    server.failing = {(A.name, day(2))}
+    options = PlanOptions(canary=1, days_per_run=100, force=True)
+    plan = server.planned(options, [A.name], days(2, 5), force=True, downstream=True)
+    assert [chunk.partitions() for chunk in plan.chunks] == [
+        {(A.name, day(2)), (B.name, day(0))}, {(A.name, day(5)), *((B.name, day(n)) for n in range(1, 6))},
+    ]  # fmt: skip
+    end = ended(server.rebuild(plan))
+    assert (end.ending, end.remaining.saved) == (Ending.STOPPED, {(B.name, day(0))})
+    assert [end.remaining.states[B.name, day(n)].value for n in range(6)] == ["done", "pending", "blocked", *["pending"] * 3]
+    server.plans.note(plan.id, "ended", server.now(), ending=end.ending, stop="canary", why="failed")
+    assert server.watch(plan).progress().remaining.states == end.remaining.states
