@@ -1,6 +1,7 @@
 """Partitions that are up to date, and that Dagster shows otherwise without a run of their own: as failed, or as stale.
 
-As failed: a run failed on them, and then their delivery or code was put back as it was. As stale: a day of an input has other
+As failed: a run failed on them, and then their delivery or code was put back as it was; or they were blocked in a run, and are
+still what their inputs, as accepted, make them. As stale: a day of an input has other
 rows, and none of those that this partition is made from (Dagster compares whole days); or they were reported without a run,
 and an input was materialized since. Of what is reported without a run Dagster knows neither code nor inputs: it compares times.
 """
