@@ -12,12 +12,15 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import BackfillError, ServiceUnavailable
+from backfill_assets.plan.events import in_words
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
 LAUNCHED_SHOWN = 100
+# Dagster's names of what a backfill has come to; its others are words already.
+STATUSES = {"completed_success": "completed", "completed_failed": "completed, some failed"}
 
 
 def run(*, as_json: bool) -> int:
@@ -77,14 +80,15 @@ def _launched(launched: Launched) -> dict[str, Any]:
 def show(console: Console, plans: list[dict[str, Any]], launched: list[dict[str, Any]], unavailable: str) -> None:
     table = Table("plan", "state", "started (UTC)", "who", "days", "tables", "reason")
     for plan in plans:
-        row = plan | {"tables": str(len(plan["tables"]))}
+        row = plan | {"tables": str(len(plan["tables"])), "state": in_words(plan["state"])}
         table.add_row(*(row[name] for name in ("plan", "state", "started", "who", "days", "tables", "reason")))
     console.print(table if plans else "There is no plan here yet: `backfill plan` makes one.")
     without_plan = [each for each in launched if not each["plan"]]
     if without_plan:
         table = Table("without a plan", "id", "launched (UTC)", "status", "partitions", "title", "who")
         for each in without_plan:
-            table.add_row(*(str(each[name]) for name in ("kind", "id", "at", "status", "partitions", "title", "who")))
+            row = each | {"status": STATUSES.get(each["status"], in_words(each["status"]))}
+            table.add_row(*(str(row[name]) for name in ("kind", "id", "at", "status", "partitions", "title", "who")))
         console.print(table)
     if unavailable:
         console.print(unavailable)

@@ -18,6 +18,7 @@ from backfill_assets.dagster_client.tags import runs_of
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
+from backfill_assets.plan.events import in_words
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.outcome import outcomes
@@ -26,7 +27,7 @@ from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.readers_left import Readers, outdated_lines, readers_left
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.shadow import workspace_of
-from backfill_assets.plan.store import OPEN, PLANNED, Plans
+from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
 from backfill_assets.rebuild.ended import after_plan
 from backfill_assets.rebuild.launch import utc_now
@@ -83,7 +84,11 @@ def watch(plan_id: str, *, as_json: bool) -> int:
     workspace = open_workspace()
     plans, console = Plans(workspace.lake.root), terminal(stderr=as_json)
     plan_id = resolve_plan_id(plan_id, plans)
-    plan = plans.read(plan_id)
+    plan, state = plans.read(plan_id), plans.state(plan_id)
+    if state in CLOSED:
+        said = f"Plan {plan_id} was {in_words(state)}. `backfill show {plan_id}` shows what it did."
+        print(json.dumps({"plan": plan_id, "ending": state, "exit_code": exit_codes.DONE}) if as_json else said)
+        return exit_codes.DONE
     dagster = dagster_of(workspace.settings)
     watched = Watch(plan, plans, remaining_reader(plan, workspace), utc_now, dagster)
     try:

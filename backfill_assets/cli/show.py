@@ -3,16 +3,20 @@
 import json
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from backfill_assets.cli.plan import contents
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
 from backfill_assets.errors import BackfillError
+from backfill_assets.plan.events import OUTCOME_COLUMNS, Ended, event_words, how_ended, in_words
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.read_remaining import remaining_reader
-from backfill_assets.plan.store import Event, Plans
+from backfill_assets.plan.store import CLOSED, Event, Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.workspace import Workspace, open_workspace
@@ -22,26 +26,41 @@ def run(plan_id: str, *, as_json: bool) -> int:
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
-    plan, events = plans.read(plan_id), plans.events(plan_id)
-    progress, why_not = progress_of(plan, workspace)
+    plan, events, state = plans.read(plan_id), plans.events(plan_id), plans.state(plan_id)
+    closed = state in CLOSED
+    progress, why_not = (None, "") if closed else progress_of(plan, workspace)
+    ended = how_ended(events) if closed else None
     if as_json:
-        values = as_values(progress) if progress else {"plan": plan.id, "why": why_not}
+        values = as_values(progress) if progress else {"plan": plan.id, "why": why_not} | (vars(ended) if ended else {})
         values_of_plan = json.loads(plan.contents())
-        values |= {"state": plans.state(plan_id), "contents": values_of_plan, "events": [_values(e) for e in events]}
+        values |= {"state": state, "contents": values_of_plan, "events": [_values(e) for e in events]}
         print(json.dumps(values))
         return 0
     console = terminal()
     contents(console, plan)
     for event in events:
-        facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
-        console.print(f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event.kind}: {facts}")
-    if not events:
+        console.print(f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event_words(event)}")
+    if ended:
+        show_ended(console, plan.id, ended)
+    if closed:
+        console.print(f"It was {in_words(state)} since. `backfill status` shows its days as they are now.")
+    elif not events:
         console.print(f"It was never started. Carry it out with `backfill run {plan.id}`.")
     elif progress:
         show_end(console, progress, workspace)
     if why_not:
         console.print(f"Its progress cannot be worked out any more. {why_not}")
     return 0
+
+
+def show_ended(console: Console, plan_id: str, ended: Ended) -> None:
+    """What a plan had done when it ended."""
+    if ended.tables:
+        table = Table(*OUTCOME_COLUMNS)
+        for row in ended.rows():
+            table.add_row(*row)
+        console.print(table)
+    console.print(ended.line(plan_id))
 
 
 def progress_of(plan: Plan, workspace: Workspace) -> tuple[Progress | None, str]:

@@ -43,6 +43,10 @@ class TableProgress:
     pending: int
     saved: int
 
+    def counts(self) -> dict[str, int]:
+        """The counts by name, as they are recorded at a plan's end."""
+        return {name: value for name, value in vars(self).items() if name != "table"}
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -23,6 +23,10 @@ STAMP = "%Y%m%dT%H%M%S%f"
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
 PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
 PUBLISHING, PUBLISHED, DISCARDED = "publishing", "published", "discarded"
+# The event recorded before a chunk is launched.
+REQUESTED = "requested"
+# What a plan in one of these states has built was taken back, moved or deleted: how far it is cannot be seen in its days.
+CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 # The events after which a plan is in another state.
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
 

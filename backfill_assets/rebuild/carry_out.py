@@ -27,7 +27,8 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
         except ServiceUnavailable as gone:
             raise ServiceUnavailable(f"{gone} Plan {plan.id} stays open: then `backfill resume {plan.id}`.") from None
         stop = {"stop": end.stopped.kind, "why": end.stopped.why} if end.stopped else {}
-        launcher.plans.note(plan.id, "ended", launcher.now(), ending=end.ending, **stop)
+        tables = {table.table: table.counts() for table in end.tables()}
+        launcher.plans.note(plan.id, "ended", launcher.now(), ending=end.ending, **stop, tables=tables)
     if end.ending == Ending.REFUSED and not rebuild.launches and end.stopped:
         raise UsageError(end.stopped.why)
     return end

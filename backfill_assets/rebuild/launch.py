@@ -19,15 +19,13 @@ from backfill_assets.dagster_client.loaded_table import LoadedTable, shadow_asse
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.lake.paths import Paths
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import REQUESTED, Plans
 
 # A request that was sent is processed, or never will be, within the time in which this client would wait for its answer.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
 POLL_EVERY_S = 1.0
 # In the queue, nightly runs and single ones from the UI go before the runs of plans.
 PRIORITY = "-10"
-# The event recorded before a chunk is launched.
-REQUESTED = "requested"
 # Dagster's tag on a run that was interrupted, and not canceled: its servers ended. Its step counts as failed too.
 INTERRUPTED = {"key": "dagster/failure_reason", "value": "UNEXPECTED_TERMINATION"}
 

@@ -39,7 +39,8 @@ class Watch:
         if not is_open and recorded not in (Ending.DONE, Ending.PARTIAL):
             remaining = remaining.at_the_end(plan.chunks)
         started = next((event.at for event in reversed(events) if event.kind == "started"), self.now())
-        at = events[-1].at if events and not is_open else self.now()
+        ends = [event.at for event in events if event.kind in ("ended", "cancelled")]  # and not when it was rolled back
+        at = ends[-1] if ends and not is_open else self.now()
         return Progress(plan, remaining, running, over, stop, started, at, not is_open, waiting, recorded)
 
     def follow(self, sleep: Callable[[float], None]) -> Iterator[Progress]:

@@ -17,8 +17,7 @@ from rich.table import Table as Drawn
 from backfill_assets.cli.demo import workspace_for
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import deliver
-from backfill_assets.plan.store import Plans
-from backfill_assets.rebuild.launch import REQUESTED
+from backfill_assets.plan.store import REQUESTED, Plans
 from backfill_assets.servers.stack import Servers, servers_on
 
 DAYS, TIMES = "2019-08-15..2019-08-26", 3

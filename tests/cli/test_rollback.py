@@ -1,6 +1,8 @@
 """`backfill rollback` without servers: what it prints, asks and exits with, and that the rows are back."""
 
+import getpass
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -9,7 +11,7 @@ from backfill_assets.errors import UsageError
 from tests.cli.test_on_a_terminal import on_a_terminal
 from tests.cli.test_run import REJECTED, backfill, refused
 from tests.deliveries import day
-from tests.publish.site import Site
+from tests.publish.site import NOW, Site
 
 FIRST, SECOND, THIRD = day(0), day(1), day(2)
 
@@ -49,6 +51,28 @@ def test_a_plan_that_was_rolled_back_is_not_carried_out_again_and_the_same_reque
         exit_codes.WRONG_USAGE,
         f"Plan {plan} was rolled back, and is not carried out again",
     )
+
+
+def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(site, tmp_path):
+    """Thirteen hours later its days are no longer the plan's; it had taken 15 s, and built one of two."""
+    plan = site.plan({REJECTED: [SECOND, THIRD]}).id
+    site.write({SECOND: 7}, table=REJECTED, plan=plan)
+    counts = {"days": 2, "done": 1, "failed": 1, "blocked": 0, "running": 0, "pending": 0, "saved": 0}
+    site.plans.note(plan, "started", NOW, who="ada")
+    site.plans.note(plan, "ended", NOW + timedelta(seconds=15), ending="partial", tables={REJECTED: counts})
+    assert backfill("rollback", plan, "--reason", "a wrong rule", home=tmp_path).exit_code == exit_codes.DONE
+    shown = backfill("show", plan, home=tmp_path).stdout
+    assert f"Plan {plan}: partial after 15 s.\n" in shown
+    assert f"UTC rolled back by {getpass.getuser()}: a wrong rule (1 partition(s) put back)\n" in shown
+    assert f"│ {REJECTED} │ 2    │ 1        │ 0          │ 1      │ 0       │ 0       │" in shown
+    assert "It was rolled back since." in shown
+    assert "not run" not in shown.replace("blocked ┃ not run", "")
+    values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
+    assert (values["state"], values["ending"], values["seconds"], values["tables"]) == (
+        "rolled_back", "partial", 15.0, {REJECTED: counts},
+    )  # fmt: skip
+    assert " rolled back " in backfill("list", home=tmp_path).stdout
+    assert backfill("watch", plan, home=tmp_path).stdout.startswith(f"Plan {plan} was rolled back.")
 
 
 def test_what_stays_makes_the_rollback_partial_and_json_names_it(site, tmp_path):

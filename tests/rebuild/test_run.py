@@ -11,8 +11,9 @@ from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.store import REQUESTED
 from backfill_assets.rebuild.carry_out import carry_out
-from backfill_assets.rebuild.launch import REQUESTED, SETTLED_AFTER
+from backfill_assets.rebuild.launch import SETTLED_AFTER
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
 from tests.dagster_client.server import Launch, Server, ended
