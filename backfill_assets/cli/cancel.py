@@ -1,4 +1,4 @@
-"""`backfill cancel`: launch nothing more of a plan and terminate its runs; every day that is built stays."""
+"""`backfill cancel`: give a plan up. Nothing more of it is launched, its runs are terminated; every day that is built stays."""
 
 import getpass
 import json
@@ -11,8 +11,9 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.plan.events import in_words
 from backfill_assets.plan.history import resolve_plan_id
-from backfill_assets.plan.store import OPEN, Plans
+from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
@@ -26,12 +27,16 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     plans = Plans(settings.lake)
     plan_id = resolve_plan_id(plan_id, plans)
     state = plans.state(plan_id)  # the plan itself is not read: one that cannot be read can be given up
-    if state != OPEN:
-        raise UsageError(f"Plan {plan_id} is not open: it is {state}. Nothing was cancelled.")
+    if state in (*CLOSED, "done"):
+        raise UsageError(f"Plan {plan_id} is {in_words(state)}. Nothing was cancelled: nothing of it is left to give up.")
     plans.note(plan_id, "cancelled", utc_now(), who=getpass.getuser())
-    cancelled = _cancel_running(plan_id, dagster_of(settings), sleep)
+    runs = state in (OPEN, "cancelled")  # of one that was cancelled, runs may have been left when the server was gone
+    cancelled = _cancel_running(plan_id, dagster_of(settings), sleep) if runs else []
     if as_json:
         print(json.dumps({"plan": plan_id, "ending": "cancelled", "cancelled": [launched.id for launched in cancelled]}))
+    elif not runs:
+        built = "" if state == PLANNED else f" Days that are built stay; `backfill resume {plan_id}` builds the rest after all."
+        print(f"Plan {plan_id} was {'never started' if state == PLANNED else state}, and is given up now.{built}")
     else:
         print(
             f"Plan {plan_id} is cancelled: {len(cancelled)} of its chunks were running and have ended. Days that are built "

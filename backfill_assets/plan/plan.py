@@ -20,8 +20,7 @@ from backfill_assets.tables.graph import Graph
 
 ID_LENGTH = 12
 FORMAT = 3
-# Only an open plan can be cancelled; any other is not in the way of a new one.
-_GIVE_UP = "If it is open, `backfill cancel {}` gives it up; then plan again."
+_GIVE_UP = "`backfill cancel {}` gives it up; then plan again."
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,12 @@ class Plan:
         self.refuse_gone_tables(now)
         changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
         if changed:
-            reload = f"If the files are right, press Reload at {loaded_by}/locations. Else bring" if loaded_by else "Bring"
+            go_on = f"`backfill resume {self.id}`" if loaded_by else f"`backfill run {self.id}`"
+            reload = f"If the files are right, press Reload at {loaded_by}/locations, then {go_on}. Else bring"
             raise UsageError(
                 f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
-                f"{reload} the planned code back and `backfill resume {self.id}`; or `backfill cancel {self.id}`, then plan "
-                "again."
+                f"{reload if loaded_by else 'Bring'} the planned code back and {go_on}; or `backfill cancel {self.id}`, then "
+                "plan again."
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:

@@ -94,7 +94,7 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
     if in_shadow and end.ending == Ending.DONE:
         yield from shadow_lines(plan)
         return
-    stopped = f" Stopped: {end.stopped.why}." if end.stopped else ""
+    stopped = f" Stopped: {end.stopped.why.rstrip('.')}." if end.stopped else ""
     yield f"Plan {plan.id}: {end.ending} after {(end.at - end.started).total_seconds():.0f} s.{stopped}"
     missing = sum(table.days - table.done for table in end.tables())
     if missing and end.ending != Ending.DONE:

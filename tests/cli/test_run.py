@@ -200,12 +200,34 @@ def test_without_a_plan_the_open_one_is_meant_or_else_the_last_that_has_days_lef
     assert (resolve_plan_id("", plans), resolve_plan_id(done, plans)) == (going_on, done)
 
 
-def test_what_was_never_started_is_neither_resumed_nor_cancelled(tmp_path):
+def test_what_was_never_started_is_not_resumed(tmp_path):
     plan = planned(tmp_path)
     assert refused("resume", plan, home=tmp_path) == (
         2, f"Plan {plan} was never started. Nothing was launched. Start it with `backfill run {plan}`.",
     )  # fmt: skip
-    assert refused("cancel", plan, home=tmp_path) == (2, f"Plan {plan} is not open: it is planned. Nothing was cancelled.")
+
+
+@pytest.mark.parametrize("state", ["planned", "stopped", "refused", "partial"])
+def test_a_plan_that_is_not_done_is_given_up_and_no_server_is_asked(tmp_path, plans, state):
+    plan = kept(tmp_path, REJECTED, "1")
+    if state != "planned":
+        plans.note(plan, "started", NOW, who="ada")
+        plans.note(plan, "ended", replace_minute(NOW), ending=state)
+    done = backfill("cancel", plan, home=tmp_path)
+    was = "never started" if state == "planned" else state
+    assert (done.exit_code, done.stdout.startswith(f"Plan {plan} was {was}, and is given up now.")) == (0, True)
+    assert plans.state(plan) == "cancelled"
+    message = str(backfill("run", plan, home=tmp_path).exception)  # its advice can be followed
+    assert f"and `backfill run {plan}`; or `backfill cancel {plan}`, then plan again." in message
+
+
+@pytest.mark.parametrize("state", ["done", "rolled_back", "published", "discarded"])
+def test_of_a_plan_that_is_done_nothing_is_left_to_give_up(tmp_path, plans, state):
+    plan = kept(tmp_path, REJECTED, "1")
+    plans.note(plan, "started", NOW, who="ada")
+    plans.note(plan, *(("ended",) if state == "done" else (state,)), NOW, ending="done")
+    said = f"Plan {plan} is {state.replace('_', ' ')}. Nothing was cancelled: nothing of it is left to give up."
+    assert (refused("cancel", plan, home=tmp_path), plans.state(plan)) == ((2, said), state)
 
 
 def test_a_cancelled_plan_launches_nothing_more_even_if_the_server_is_down_meanwhile(tmp_path, plans):

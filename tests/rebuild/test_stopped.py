@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.progress import Ending, Stop
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.text import ending_lines
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import Window
 from tests.dagster_client.server import Server, ended
@@ -27,3 +28,12 @@ def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_don
     assert [end.remaining.states[B.name, day(n)].value for n in range(6)] == ["done", "pending", "blocked", *["pending"] * 3]
     server.plans.note(plan.id, "ended", server.now(), ending=end.ending, stop="canary", why="failed")
     assert server.watch(plan).progress().remaining.states == end.remaining.states
+
+
+def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
+    server = Server(Graph((A, B), CALENDAR), tmp_path)
+    end = replace(
+        ended(server.rebuild(server.planned(PlanOptions(canary=0)))), stopped=Stop("refused", "Cancel it, then plan again.")
+    )
+    said = [line for line in ending_lines(end) if line.startswith(f"Plan {end.plan.id}: ")]
+    assert [line.partition("Stopped: ")[2] for line in said] == ["Cancel it, then plan again."]
