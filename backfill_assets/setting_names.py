@@ -1,4 +1,4 @@
-"""Names in settings that must not be there, and what of a setting's value must not be shown."""
+"""Names and places in settings that must not be there, and what of a setting's value must not be shown."""
 
 import os
 from collections.abc import Collection
@@ -56,3 +56,22 @@ def has_password(address: str) -> bool:
 def host_of(remote: str) -> str:
     """A Spark Connect address as it is shown: without its parameters, whose values may be secret."""
     return remote.partition(";")[0]
+
+
+def refuse_file(home: Path) -> None:
+    """SettingsError for a home that is a file, or that would have to be in one."""
+    nearest = next((place for place in (home, *home.parents) if place.exists()), home)
+    if nearest.exists() and not nearest.is_dir():
+        what = "is a file, and no folder" if nearest == home else f"cannot be made: {nearest} is a file"
+        raise SettingsError(
+            f"The home {home} {what}. Nothing was started. Move {nearest} away, or set BACKFILL_HOME to another folder."
+        )
+
+
+def home_set_by(folder: Path) -> str:
+    """Which setting names the home of commands that are typed in this project's folder."""
+    name, file = f"{PREFIX}HOME", folder / ".env"
+    if os.environ.get(name):
+        return f"set by {name}"
+    in_file = file.is_file() and dotenv_values(file, encoding="utf-8").get(name)
+    return f"set by {file}" if in_file else f"the one of the folder {folder}"

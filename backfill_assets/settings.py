@@ -20,7 +20,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.setting_examples import EXAMPLES
-from backfill_assets.setting_names import MAY_BE_SECRET, has_password, parsable, refuse_unknown, secrets_in
+from backfill_assets.setting_names import MAY_BE_SECRET, has_password, parsable, refuse_file, refuse_unknown, secrets_in
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -151,6 +151,7 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
     try:
         refuse_unknown(Settings.model_fields, files[0])
         settings = Settings(_env_file=files, start=start, **given)  # type: ignore[call-arg]
+        refuse_file(settings.home)
         own = settings.home / REMEMBERED
         if remembered and own.is_file():
             return Settings(_env_file=(own, *files), start=start, **given)  # type: ignore[call-arg]

@@ -73,9 +73,15 @@ class Workspace:
         """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name or pattern of none."""
         return tables_named(target, self.tables)
 
+    def make_home(self) -> None:
+        """Make the home, private to its owner, unless it is there."""
+        with suppress(OSError):  # who writes into it says what is wrong
+            self.settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
 
-def open_workspace(start: Path | None = None, **given: Any) -> Workspace:
-    """The workspace of a command typed in the folder `start` (the working directory, if None); its home is made, if it can be.
+
+def open_workspace(start: Path | None = None, *, only_reading: bool = False, **given: Any) -> Workspace:
+    """The workspace of a command typed in the folder `start` (the working directory, if None). Its home is made, if it can be,
+    unless the command is `only_reading`.
 
     `given` settings come before those of the environment. Raises SettingsError for settings that are not allowed and for a
     project that cannot be imported.
@@ -83,6 +89,6 @@ def open_workspace(start: Path | None = None, **given: Any) -> Workspace:
     start = start or Path.cwd()
     settings = read_settings(start, **given)
     workspace = Workspace.of(load(settings.project, project_at(start)[0]), settings)
-    with suppress(OSError):  # who writes into it says what is wrong
-        settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
+    if not only_reading:
+        workspace.make_home()
     return workspace

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def run(*, as_json: bool = False) -> int:
 def findings() -> Iterator[Finding]:
     """Every finding, in order; where the settings are not allowed, that one alone."""
     try:
-        workspace = open_workspace()
+        workspace = open_workspace(only_reading=True)
     except BackfillError as error:
         yield Finding("FAIL", "settings", str(error), "correct the environment or .env")
         return
@@ -60,6 +61,8 @@ def findings() -> Iterator[Finding]:
 
 def home(settings: Settings) -> Finding:
     """Who may read the home, and Dagster's folder where that is elsewhere. A lake or landing area elsewhere is its owner's."""
+    if not settings.home.exists():
+        return to_be_made(settings.home, "home", "BACKFILL_HOME")
     folders = {folder for folder in (settings.home, dagster_home(settings)) if folder.exists()}
     outside = {folder for folder in folders if folder == settings.home or settings.home not in folder.parents}
     readable = sorted(str(folder) for folder in outside if not is_private(folder))
@@ -67,6 +70,15 @@ def home(settings: Settings) -> Finding:
         message = f"{' and '.join(readable)} can be read by other users of this machine, with logs, records and tables"
         return Finding("warn", "home", message, f"chmod 700 {' '.join(readable)}")
     return Finding("ok", "home", f"{settings.home} can be read by its owner only")
+
+
+def to_be_made(folder: Path, what: str, setting: str) -> Finding:
+    """A folder that does not exist yet, and whether this user may make it."""
+    parent = existing(folder)
+    with suppress(OSError), tempfile.TemporaryFile(dir=parent):
+        return Finding("ok", what, f"{folder} does not exist yet; what writes into it makes it")
+    message = f"{folder} does not exist, and cannot be made in {parent} by this user"
+    return Finding("FAIL", what, message, f"correct the permissions of {parent}, or set {setting} to another folder")
 
 
 def calendar(workspace: Workspace) -> Finding:
@@ -139,7 +151,8 @@ def memory(settings: Settings) -> Finding:
 def lake(settings: Settings) -> Finding:
     try:
         if "://" not in settings.lake:
-            Path(settings.lake).mkdir(parents=True, exist_ok=True)
+            if not Path(settings.lake).exists():
+                return to_be_made(Path(settings.lake), "lake", "BACKFILL_LAKE")
             with tempfile.TemporaryFile(dir=settings.lake):
                 pass
         version = version_of(f"{settings.lake}/_ledger")

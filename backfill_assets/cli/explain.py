@@ -26,7 +26,7 @@ def run(name: str, day: str, *, as_json: bool) -> int:
 
 def explained(name: str, text: str) -> dict[str, Any]:
     """What the lake and the landing area record of one partition; UsageError for an unknown table or day."""
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=True)
     tables, days = workspace.named(name) if name else [], workspace.calendar.select(text)
     if len(tables) != 1 or len(days) != 1:
         raise UsageError(

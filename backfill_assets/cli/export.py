@@ -30,7 +30,7 @@ def run(table: str, file: Path, partitions: str, *, number: int | None, channel:
     refuse_file(file, overwrite)
     if number is not None and channel != STABLE:
         raise UsageError("--release and --channel exclude each other. Nothing was written. Leave one out.")
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=True)
     days = workspace.calendar.select(partitions) if partitions else None
     releases = Releases(workspace.lake.root)
     release = releases.of_channel(channel) if number is None else releases.readable(number)

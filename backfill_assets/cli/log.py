@@ -28,7 +28,7 @@ LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
 def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: bool) -> int:
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=True)
     ledger = workspace.lake.ledger
     if LOOKS_LIKE_DAYS.match(table) and not day:
         table, day = "", table

@@ -16,7 +16,7 @@ from backfill_assets.workspace import open_workspace
 
 
 def run(request: RebuildRequest, *, as_json: bool) -> int:
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=True)
     price = workspace.settings.price_per_hour
     try:
         made = make_plan(request, workspace)

@@ -34,7 +34,7 @@ COMPARED_COLUMNS = (
 
 def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) -> int:
     """`transport` replaces the network in tests."""
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=not repair)
     dagster = dagster_of(workspace.settings, transport)
     records = read(workspace, dagster)
     comparison, repaired = compare(records), {"recorded": 0, "reported": 0}

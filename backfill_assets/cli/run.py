@@ -81,7 +81,7 @@ def resume(plan_id: str, *, as_json: bool) -> int:
 
 
 def watch(plan_id: str, *, as_json: bool) -> int:
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=True)
     plans, console = Plans(workspace.lake.root), terminal(stderr=as_json)
     plan_id = resolve_plan_id(plan_id, plans)
     plan, state = plans.read(plan_id), plans.state(plan_id)

@@ -23,7 +23,7 @@ from backfill_assets.workspace import Workspace, open_workspace
 
 
 def run(plan_id: str, *, as_json: bool) -> int:
-    workspace = open_workspace()
+    workspace = open_workspace(only_reading=True)
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
     plan, events, state = plans.read(plan_id), plans.events(plan_id), plans.state(plan_id)

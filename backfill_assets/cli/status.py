@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import chain
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -13,10 +14,14 @@ from backfill_assets.calendar import ranges
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.release import not_released_line, reason_values
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.lake.ledger import version_of
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.publish.release_live import why_not_released
+from backfill_assets.pyproject import project_at
+from backfill_assets.setting_names import home_set_by
+from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
 
 # A letter and a colour for each state, since not every terminal shows colours.
@@ -38,21 +43,31 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
 def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
-    workspace, console = open_workspace(), terminal()
+    workspace, console = open_workspace(only_reading=True), terminal()
     tables, calendar = workspace.named(target), workspace.calendar
     runs = runs_by_partition(workspace)
     selected = calendar.select(days) if days else calendar.days()
     builds = latest_builds(workspace)
     status = status_of(workspace, tables, selected, latest=builds, running=runs)
     columns, withheld = column_lines(workspace, tables), why_not_released(workspace, builds)
+    nothing = "" if version_of(workspace.lake.paths.ledger) >= 0 else no_lake_line(workspace.settings)
     if as_json:
-        print(json.dumps(as_values(status) | {"columns": columns, "not_released": [reason_values(each) for each in withheld]}))
+        values = as_values(status) | {"columns": columns, "not_released": [reason_values(each) for each in withheld]}
+        print(json.dumps(values | {"no_lake": nothing}))
     else:
+        if nothing:
+            console.print(nothing)
         show(console, status, columns)
         if line := not_released_line(withheld):
             console.print(line)
     all_built = all(partition.state in SETTLED for partition in status.partitions.values())
     return exit_codes.PARTIAL if check and not all_built else exit_codes.DONE
+
+
+def no_lake_line(settings: Settings) -> str:
+    """That nothing was built in this lake, and where the home is looked for: it may be another than was meant."""
+    origin = home_set_by(project_at(Path.cwd())[0])
+    return f"There is no lake at {settings.lake} yet: nothing was built here. (Home: {settings.home}, {origin}.)"
 
 
 def as_values(status: Status) -> dict[str, object]:

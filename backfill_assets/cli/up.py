@@ -35,7 +35,7 @@ def run(port: int) -> int:
 
 def down() -> int:
     """Stop the servers of this home as Ctrl-C does, and wait until they have ended. ServiceUnavailable if they do not."""
-    settings = open_workspace().settings
+    settings = open_workspace(only_reading=True).settings
     record = servers_record(settings.home)
     if record is None or (process := record.up.find()) is None:
         print(f"No servers run on {settings.home}. Nothing was stopped.")

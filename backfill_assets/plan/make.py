@@ -63,6 +63,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
     columns = chain(*column_lines(workspace, tables, plan.chunks).values())
+    workspace.make_home()
     plans.keep(plan)
     return Planned(plan, selection, estimate(plan.partitions(), builds.computed.values(), len(plan.chunks)), list(columns))
 

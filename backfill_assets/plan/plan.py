@@ -118,10 +118,8 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
                 "Nothing of what was requested needs building. Nothing was planned. With --force, days that are up to date are "
                 "built too."
             )
-        raise UsageError(
-            f"Nothing of what was requested can be built:{why}\nNothing was planned. With --upstream, what these days need is "
-            "planned too; see `backfill status`."
-        )
+        go_on = "With --upstream, what these days need is planned too; see" if selection.upstream_helps else "See"
+        raise UsageError(f"Nothing of what was requested can be built:{why}\nNothing was planned. {go_on} `backfill status`.")
     planned = {table: days for table, days in graph.by_table(selection.partitions).items() if days}
     reasons = {table: {day.isoformat(): selection.partitions[table, day] for day in days} for table, days in planned.items()}
     code = {table.name: table.version for table in graph.tables if table.name in reasons}

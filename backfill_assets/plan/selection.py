@@ -40,10 +40,14 @@ class Selector:
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions to build with the reason for each, and those requested that cannot be built, with what they lack."""
+    """The partitions to build with the reason for each, and those requested that cannot be built, with what they lack.
+
+    `upstream_helps`: some of these can be built if what they need is selected too; of others the source is not delivered.
+    """
 
     partitions: dict[Partition, str] = field(default_factory=dict)
     blocked: dict[Partition, str] = field(default_factory=dict)
+    upstream_helps: bool = field(default=False, compare=False)
 
 
 def select(selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]) -> Selection:
@@ -60,7 +64,14 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
     partitions = selection.partitions
     blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in partitions}
-    return Selection(partitions, blocked | not_due)
+    return Selection(partitions, blocked | not_due, not selector.upstream and _upstream_helps(blocked, graph, status))
+
+
+def _upstream_helps(blocked: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]) -> bool:
+    """Whether some of these could be built together with what they need, and that with what it needs."""
+    wanted = {partition: why for partition, why in blocked.items() if not status[partition].undelivered}
+    with_upstream = _buildable(wanted | _upstream(wanted, graph, status), graph, status).partitions if wanted else {}
+    return not wanted.keys().isdisjoint(with_upstream)
 
 
 def _reason(force: bool, states: Collection[State], status: PartitionStatus) -> str:

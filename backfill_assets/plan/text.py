@@ -44,7 +44,8 @@ def blocked_lines(selection: Selection) -> Iterator[str]:
         yield f"Blocked, and not in the plan: {len(selection.blocked)} partition(s)"
         for (table, day), why in list(selection.blocked.items())[:BLOCKED_SHOWN]:
             yield f"  {table} {day}: {why}"
-        yield "  With --upstream, a plan holds what they need too, where there is a delivery."
+        if selection.upstream_helps:
+            yield "  With --upstream, a plan holds what they need too, where there is a delivery."
 
 
 def expected_line(estimate: Estimate, price_per_hour: float | None) -> str:

@@ -78,7 +78,7 @@ class Manifest:
         if not self.path or not self.changed:
             return
         with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(exist_ok=True)  # not the home, where there is none yet: `status` makes nothing
             draft = self.path.with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps({"form": FORM, "files": self.settled}))
             draft.replace(self.path)

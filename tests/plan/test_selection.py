@@ -2,15 +2,20 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Partition
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.plan import make
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import OUTDATED, STATES, Selection, Selector, select
 from backfill_assets.plan.status import PartitionStatus, State
+from backfill_assets.plan.text import blocked_lines
 from backfill_assets.tables.graph import Graph
 from tests.deliveries import day
-from tests.plan.graphs import CALENDAR, every, graphs, known, reads, selectors, table
+from tests.plan.graphs import CALENDAR, A, B, every, graphs, known, reads, selectors, table
 
 NEVER = (State.NOT_DUE, State.BEFORE)
 
@@ -110,3 +115,15 @@ def test_days_named_that_read_what_is_rebuilt_belong_to_the_plan_and_days_not_na
     selection = select(Selector(["raw/a", "features/h"], [day(n) for n in range(5)]), graph, status)
     assert set(selection.partitions) == {("raw/a", day(2)), *[("features/h", day(n)) for n in (2, 3, 4)]}
     assert set(select(Selector(["raw/a"], [day(2)]), graph, status).partitions) == {("raw/a", day(2))}
+
+
+@pytest.mark.parametrize(("undelivered", "helps"), [(True, False), (False, True)], ids=["not delivered", "not built"])
+def test_upstream_is_advised_only_where_it_would_build_something(undelivered, helps):
+    graph = Graph((A, B), CALENDAR)
+    status = {(name, at): PartitionStatus(State.MISSING) for name in (A.name, B.name) for at in CALENDAR.days()}
+    status |= {(A.name, at): PartitionStatus(State.MISSING, "no source", undelivered=undelivered) for at in CALENDAR.days()}
+    selection = select(Selector([B.name], [day(2)]), graph, status)
+    assert (selection.blocked, selection.upstream_helps) == ({(B.name, day(2)): f"needs {A.name} {day(2)}"}, helps)
+    with pytest.raises(UsageError) as refused:
+        make(selection, graph, PlanOptions())
+    assert ("--upstream" in str(refused.value), "--upstream" in "".join(blocked_lines(selection))) == (helps, helps)
