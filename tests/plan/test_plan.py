@@ -100,6 +100,7 @@ def test_failed_days_say_nothing_of_how_long_a_day_takes():
 def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
     text = plan().contents().replace(f'"format": {FORMAT}', '"format": 0')
     with pytest.raises(
-        UsageError, match=r"was made by another version of this project\. Nothing was started\. `backfill cancel .*` gives it up"
+        UsageError,
+        match=r"was made by another version of this project\. Nothing was started\. `backfill cancel .*` gives it up",
     ):
         read(text, plan().id)
