@@ -1,5 +1,6 @@
 """A code location on a small world, with its own Dagster instance, in this process."""
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,9 +87,28 @@ class Site:
 @contextmanager
 def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iterator[Site]:
     """Four days of twenty outages each, delivered and not built."""
-    world = World(root / "lake", root / "landing", lambda: session, Calendar(FOUR[0], FOUR[-1]))
+    world = _world(root, session)
     for n in range(4):
         world.write(day(n), arriving(n, *range(20), began=n))
+    with _opened(world, session, *errors) as site:
+        yield site
+
+
+@contextmanager
+def copied(site: Site, root: Path) -> Iterator[Site]:
+    """Lake, landing area and Dagster's records of a site at which nothing is at work, once more, to be changed."""
+    shutil.copytree(site.world.root.parent, root, dirs_exist_ok=True)
+    session = site.world.spark()
+    with _opened(_world(root, session), session) as copy:
+        yield copy
+
+
+def _world(root: Path, session: SparkSession) -> World:
+    return World(root / "lake", root / "landing", lambda: session, Calendar(FOUR[0], FOUR[-1]))
+
+
+@contextmanager
+def _opened(world: World, session: SparkSession, *errors: BaseException) -> Iterator[Site]:
     defs = definitions_of(world.workspace, sharing(session, list(errors)))
-    with DagsterInstance.local_temp(str(root)) as instance:
+    with DagsterInstance.local_temp(str(world.root.parent)) as instance:
         yield Site(world, defs, instance)

@@ -12,13 +12,28 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.deliveries import arriving, day, days
-from tests.orchestration.site import Site, delivered
+from tests.orchestration.site import Site, copied, delivered
 from tests.world import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES
 
 
 @pytest.fixture
 def site(tmp_path, spark) -> Iterator[Site]:
     with delivered(tmp_path, spark) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, spark) -> Iterator[Site]:
+    """Four days, built. Read only."""
+    with delivered(tmp_path_factory.mktemp("good"), spark) as made:
+        made.run()
+        yield made
+
+
+@pytest.fixture
+def built(good: Site, tmp_path) -> Iterator[Site]:
+    """The same four days, to be changed."""
+    with copied(good, tmp_path) as made:
         yield made
 
 
@@ -55,31 +70,29 @@ def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(site:
     assert site.world.lake.ledger.builds() == []
 
 
-def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_come_out_different(site: Site):
-    site.run()
+def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_come_out_different(built: Site):
     plan = kept(
-        site, {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}}, PlanOptions(force=True, reason="why")
+        built, {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}}, PlanOptions(force=True, reason="why")
     )
-    assert site.run(plan).success
-    assert computed(site, plan) == {RAW: days(1)}
-    (build,) = [b for b in site.world.lake.ledger.builds({RAW: None}) if b.plan]
+    assert built.run(plan).success
+    assert computed(built, plan) == {RAW: days(1)}
+    (build,) = [b for b in built.world.lake.ledger.builds({RAW: None}) if b.plan]
     assert (build.who, build.outcome) == ("ada", "unchanged")
-    assert site.run(plan).success
-    assert computed(site, plan) == {RAW: days(1)}
+    assert built.run(plan).success
+    assert computed(built, plan) == {RAW: days(1)}
 
 
-def test_a_day_that_a_plan_failed_blocks_what_needs_it_although_an_earlier_build_was_accepted(site: Site):
-    site.run()
-    site.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
-    site.world.write(day(2), arriving(2, *range(19), began=2))
-    plan = kept(site, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())
-    result = site.run(plan)
-    failed = {(b.table, b.day) for b in site.world.lake.ledger.builds() if b.plan and not b.succeeded}
+def test_a_day_that_a_plan_failed_blocks_what_needs_it_although_an_earlier_build_was_accepted(built: Site):
+    built.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
+    built.world.write(day(2), arriving(2, *range(19), began=2))
+    plan = kept(built, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())
+    result = built.run(plan)
+    failed = {(b.table, b.day) for b in built.world.lake.ledger.builds() if b.plan and not b.succeeded}
     assert failed == {(RAW, day(1))}
-    assert f"{day(1)}: blocked: needs {RAW} {day(1)}" in site.failures(result)[UPDATES]
+    assert f"{day(1)}: blocked: needs {RAW} {day(1)}" in built.failures(result)[UPDATES]
     # Outages of a day wait for two more days of updates.
-    assert f"{day(1)}: blocked: needs {UPDATES} {day(1)}" in site.failures(result)[OUTAGES]
-    assert computed(site, plan)[UPDATES] == days(2)
+    assert f"{day(1)}: blocked: needs {UPDATES} {day(1)}" in built.failures(result)[OUTAGES]
+    assert computed(built, plan)[UPDATES] == days(2)
 
 
 def test_a_plan_refuses_code_that_is_gone_as_well():

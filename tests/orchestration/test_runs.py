@@ -1,6 +1,6 @@
 """Runs as Dagster executes them, in this process: the events of each day, and what a day that fails does to a run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from dagster._core.loader import LoadingContextForTest
 from backfill_assets.lake.latest import latest
 from backfill_assets.orchestration.assets import asset_key
 from tests.deliveries import arriving, day
-from tests.orchestration.site import END, START, Site, delivered
+from tests.orchestration.site import END, START, Site, copied, delivered
 from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
 
 
@@ -44,6 +44,13 @@ def refused(tmp_path_factory, spark) -> Iterator[tuple[Site, Any]]:
     with delivered(tmp_path_factory.mktemp("refused"), spark) as made:
         spoil(made)
         yield made, made.run()
+
+
+@pytest.fixture
+def built(good, tmp_path) -> Iterator[Site]:
+    """The same four good days after their run, to be changed."""
+    with copied(good[0], tmp_path) as made:
+        yield made
 
 
 EVERY = {str(at) for at in FOUR}
@@ -74,15 +81,14 @@ def stale(site: Site, name: str) -> dict[str, list[str]]:
     return {at: [cause.reason for cause in of] for at, of in causes.items() if of}
 
 
-def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(site):
-    assert site.run().success
-    assert {name: stale(site, name) for name in NAMES} == {name: {} for name in NAMES}
-    assert site.run(force=True).success  # the same rows again
-    assert {name: stale(site, name) for name in NAMES} == {name: {} for name in NAMES}
-    tags = {"dagster/data_version": "another", "dagster/code_version": site.world.table(UPDATES).version}
+def test_what_a_run_has_built_is_in_sync_until_an_input_comes_out_different(built):
+    assert {name: stale(built, name) for name in NAMES} == {name: {} for name in NAMES}
+    assert built.run(force=True).success  # the same rows again
+    assert {name: stale(built, name) for name in NAMES} == {name: {} for name in NAMES}
+    tags = {"dagster/data_version": "another", "dagster/code_version": built.world.table(UPDATES).version}
     corrected = AssetMaterialization(AssetKey(UPDATES.split("/")), partition=str(day(1)), tags=tags)
-    site.instance.report_runless_asset_event(corrected)
-    assert stale(site, OUTAGES)[str(day(1))] == ["has a new dependency data version"]
+    built.instance.report_runless_asset_event(corrected)
+    assert stale(built, OUTAGES)[str(day(1))] == ["has a new dependency data version"]
 
 
 def _of(name: str, at: Any) -> Any:
@@ -120,16 +126,13 @@ def test_every_verdict_points_at_the_materialization_it_is_about(good):
         assert 0 <= target.timestamp - made.timestamp < 60
 
 
-def spoil(site: Site) -> Callable[[], None]:
-    """Make the third day's delivery one that staging refuses; what is returned mends it."""
-    good = site.world.folder(day(2)) / "events.jsonl"
-    text = good.read_text()
+def spoil(site: Site) -> None:
+    """Make the third day's delivery one that staging refuses."""
     site.world.write(day(2), arriving(2, *range(20), began=2, estCustAffected="many"))
-    return lambda: _rewrite(good, text)
 
 
-def _rewrite(path: Any, text: str) -> None:
-    path.write_text(text)
+def mend(site: Site) -> None:
+    site.world.write(day(2), arriving(2, *range(20), began=2))
 
 
 def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_rows(refused):
@@ -152,15 +155,14 @@ def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
     assert "blocked: needs staging/outage_updates 2019-08-17" in site.failures(result)[OUTAGES]
 
 
-def test_a_re_execution_from_failure_after_mending_builds_the_rest(site):
-    mend = spoil(site)
-    failed = site.run()
-    mend()
-    site.run()  # raw, whose days did not fail, must take the mended file in
-    result = site.again(failed)
-    assert result.success
-    assert {name: site.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
-    assert len(site.world.rows(HISTORY)) == 4
+def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_path):
+    with copied(refused[0], tmp_path) as site:
+        mend(site)
+        site.run()  # raw, whose days did not fail, must take the mended file in
+        result = site.again(refused[1])
+        assert result.success
+        assert {name: site.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
+        assert len(site.world.rows(HISTORY)) == 4
 
 
 def test_a_run_without_days_computes_nothing_and_says_to_choose_some(site):
@@ -173,26 +175,24 @@ def test_a_run_without_days_computes_nothing_and_says_to_choose_some(site):
     assert site.world.lake.ledger.builds() == []
 
 
-def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(site):
+def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(built):
     """What "Execute all" on a table's checks launches: a run of checks, without the asset and without days."""
-    site.run()
-    table = asset_key(site.world.table(OUTAGES))
-    every = {key for key in site.defs.resolve_asset_graph().asset_check_keys if key.asset_key == table}
-    job = site.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(), asset_check_selection=every)
-    run = site.instance.create_run_for_job(job)
-    result = execute_run(InMemoryJob(job), run, site.instance, raise_on_error=False)
+    table = asset_key(built.world.table(OUTAGES))
+    every = {key for key in built.defs.resolve_asset_graph().asset_check_keys if key.asset_key == table}
+    job = built.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=set(), asset_check_selection=every)
+    run = built.instance.create_run_for_job(job)
+    result = execute_run(InMemoryJob(job), run, built.instance, raise_on_error=False)
     assert result.success
     verdicts = checks(result, OUTAGES)
     assert {at for at, _ in verdicts} == EVERY
     assert {rule for _, rule in verdicts} == {key.name for key in every}
     assert not [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
-    assert {b.outcome for b in site.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"audited"}
+    assert {b.outcome for b in built.world.lake.ledger.builds({OUTAGES: None})[-4:]} == {"audited"}
 
 
-def test_options_reach_every_step(site):
-    site.run()
-    site.run(force=True, reason="again", accept="a.jsonl")
-    last = site.world.lake.ledger.builds()[-len(NAMES) * 4 :]
+def test_options_reach_every_step(built):
+    built.run(force=True, reason="again", accept="a.jsonl")
+    last = built.world.lake.ledger.builds()[-len(NAMES) * 4 :]
     assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
 
 
