@@ -20,7 +20,7 @@ from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.servers.home import servers_record
 from tests.drills import project
 from tests.journeys import questions
-from tests.journeys.servers import Up, environment
+from tests.journeys.servers import Up, environment, with_databases
 from tests.journeys.station import FIRST, Station, eventually
 
 TABLES = ("raw/marks", "staging/marks")
@@ -127,6 +127,7 @@ def site_on(folder: Path, *, own_engine: bool = True) -> Iterator[Site]:
     (folder / "pyproject.toml").write_text('[tool.backfill]\nproject = "marks"\n')
     env = environment(home, FIRST, own_engine=own_engine) | {"DRILL_GATES": str(gates)}
     del env["BACKFILL_LAST_DAY"]
+    with_databases(home)
     up = Up(home, folder, env)
     site = Site(Station(Dagster(f"http://127.0.0.1:{up.port}"), home, home / "landing", folder, env, up), up, gates)
     try:

@@ -18,11 +18,13 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.lake.engine import TOKEN_VARIABLE
 from backfill_assets.servers.child import free_port
-from backfill_assets.servers.home import servers_record
+from backfill_assets.servers.home import prepare, servers_record
+from backfill_assets.settings import read_settings
+from tests.environment import JVM
 from tests.journeys.station import FIRST, Station, eventually
-from tests.suite import connect
+from tests.suite import connect, made_once
 
-SMALL = {"spark.driver.memory": "2g"}
+SMALL = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": JVM}
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -81,6 +83,7 @@ class Up:
 def station_on(home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True) -> Iterator[Station]:
     """Servers on a new lake, whose landing area has the sample's days from the first to `last`."""
     deliver(home / "landing", between(FIRST, last))
+    with_databases(home)
     env = environment(home, last, project, own_engine=own_engine)
     up = Up(home, project, env)
     try:
@@ -91,6 +94,16 @@ def station_on(home: Path, last: date, project: Path = PROJECT, *, own_engine: b
         if up.process and up.process.poll() is None:  # a test failed: its own children must not outlive it either
             up.process.terminate()
             up.process.wait(timeout=90)
+
+
+def with_databases(home: Path) -> None:
+    """Dagster's folder of a home as the first `backfill up` makes it; that takes a process of three seconds, once a session."""
+
+    def make(folder: Path) -> None:
+        prepare(read_settings(home=folder, landing=folder / "landing"))
+
+    made = made_once("dagster-home", make) / "dagster"
+    shutil.copytree(made, home / "dagster")
 
 
 def deliver(landing: Path, days: Iterable[date]) -> None:
