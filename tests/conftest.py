@@ -25,6 +25,7 @@ hypothesis.settings.load_profile("here")
 # Files that mostly wait for servers go first, so that other processes compute meanwhile; then those that build many days.
 EARLY = (
     "tests/journeys/test_journeys.py",
+    "tests/journeys/test_demo.py",
     "tests/journeys/test_faults.py",
     "tests/journeys/",
     "tests/test_own_project.py",

@@ -120,15 +120,25 @@ class World:
 
 def differing_rows(one: pa.Table, other: pa.Table) -> int:
     """How many rows stand in one of two tables and not in the other, copies counted."""
-    as_text = "SELECT CAST(t AS VARCHAR) FROM {} t"
-    differing = 0
+    return len(_differing(one, other, "1"))
+
+
+def differing_days(one: pa.Table, other: pa.Table, column: str) -> set[date]:
+    """The days, in this column, of which rows stand in one of two tables and not in the other, copies counted."""
+    return {day for (day,) in _differing(one, other, column)}
+
+
+def _differing(one: pa.Table, other: pa.Table, shown: str) -> list[tuple[Any, ...]]:
+    """`shown` of each row that stands in one of two tables and not in the other."""
+    as_text = f"SELECT {shown} AS shown, CAST(t AS VARCHAR) FROM {{}} t"
+    found = []
     with duckdb.connect() as database:
         database.register("one", one)
         database.register("other", other.select(one.column_names))
         for left, right in (("one", "other"), ("other", "one")):
-            query = f"SELECT count(*) FROM ({as_text.format(left)} EXCEPT ALL {as_text.format(right)})"
-            differing += database.execute(query).fetchall()[0][0]
-    return differing
+            query = f"SELECT shown FROM ({as_text.format(left)} EXCEPT ALL {as_text.format(right)})"
+            found += database.execute(query).fetchall()
+    return found
 
 
 def assert_same(one: World, other: World, names: Sequence[str] = NAMES) -> None:

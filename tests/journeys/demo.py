@@ -61,7 +61,7 @@ def token_of(home: Path) -> str:
 def files_with(home: Path, secret: str) -> list[Path]:
     """The files of a home that hold these characters: logs, Dagster's databases, tables, plans, records."""
     files = [path for path in home.rglob("*") if path.is_file()]
-    kinds = {"run-starter.log", "engine.properties", "servers.lock", "runs.db", "dagster.yaml"}
+    kinds = {"run-starter.log", "servers.lock", "runs.db", "dagster.yaml"}
     assert kinds <= {path.name for path in files}
     assert len(secret) > 30
     return [path for path in files if secret.encode() in path.read_bytes()]

@@ -34,6 +34,7 @@ def test_a_demo_leaves_its_one_run_closed_and_as_long_as_it_took(first, monkeypa
 
 
 def test_the_engines_token_is_in_nothing_that_a_demo_printed_or_wrote(first):
+    assert (first.home / "engine" / "engine.properties").exists()
     assert files_with(first.home, first.token) == []
     assert first.token not in first.printed
 

@@ -10,16 +10,16 @@ from subprocess import Popen
 
 import pytest
 
-from backfill_assets.calendar import between
+from backfill_assets.calendar import Calendar, between
 from backfill_assets.plan.store import Plans
 from backfill_assets.pyproject import BUNDLED
 from tests.journeys import questions
 from tests.journeys.servers import PROJECT, station_on
 from tests.journeys.station import FIRST, Station, ended, eventually
+from tests.world import RAW, REJECTED, World
 
 LAST = date(2019, 8, 18)
 DAYS = list(between(FIRST, LAST))
-RAW = "raw/outage_events"
 # Two chunks of two days, one after the other, computed whatever there is.
 CHUNKS = ("run", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--force", "--canary", "0", "--days-per-run", "2")
 
@@ -33,7 +33,8 @@ def station(tmp_path_factory, spark):
     for name in ("workspace.yaml", "dagster.yaml"):
         shutil.copy(PROJECT / name, project / name)
     with station_on(home, LAST, project, own_engine=False) as found:
-        found.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--target", f"{RAW},raw/rejected_lines", "--canary", "0")
+        # What is forced below is there; no server is needed for that.
+        World(home / "lake", found.landing, lambda: spark, Calendar(FIRST, LAST)).run(DAYS, [REJECTED, RAW])
         yield found
 
 

@@ -5,14 +5,12 @@ fails, is mended, and the plan goes on. The challenge: five days are corrected, 
 """
 
 import gzip
-import os
-import signal
 from collections import Counter
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
 import httpx
-import psutil
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -21,13 +19,13 @@ from backfill_assets.calendar import as_day, between
 from backfill_assets.datasets.outages.staging import HORIZON
 from backfill_assets.errors import UsageError
 from backfill_assets.pyproject import BUNDLED
-from backfill_assets.servers.home import servers_record
 from tests.journeys import questions
 from tests.journeys.demo import files_with, token_of
 from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
 from tests.oracle import TABLES as OF_ORACLE
 from tests.oracle import differences, oracle_of
+from tests.world import differing_days
 
 LAST = date(2019, 9, 14)
 MONTH = list(between(FIRST, LAST))
@@ -46,7 +44,8 @@ EXERCISE = (
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory, spark):
-    with station_on(tmp_path_factory.mktemp("journeys"), LAST) as found:
+    """Servers that use the test session's engine: those with an engine of their own are in test_engine.py."""
+    with station_on(tmp_path_factory.mktemp("journeys"), LAST, own_engine=False) as found:
         yield found
 
 
@@ -119,23 +118,28 @@ def test_the_month_is_what_duckdb_computes_from_the_files(station: Station, mend
     hold_what_the_oracle_says(station)
 
 
-def accepted(station: Station) -> dict[tuple[str, date], tuple[set[str], list[str]]]:
-    """Of each day of each table, its files and its rows, read without the code under test."""
+@dataclass(frozen=True)
+class Held:
+    """A table, read without the code under test: its rows, and the files of each day."""
+
+    rows: pa.Table
+    files: dict[date, set[str]]
+
+
+def held(station: Station) -> dict[str, Held]:
     found = {}
     for name in TABLES:
         table = DeltaTable(station.lake.path(name))
-        files = pa.table(table.get_add_actions(flatten=True))
-        days = dict(zip(files["path"].to_pylist(), files[f"partition.{COLUMN[name]}"].to_pylist(), strict=True))
-        rows: dict[date, list[str]] = {}
-        for row in table.to_pyarrow_table().to_pylist():
-            rows.setdefault(row[COLUMN[name]], []).append(repr(sorted(row.items(), key=lambda item: item[0])))
-        for day in MONTH:
-            found[name, day] = ({file for file, of in days.items() if of == day}, sorted(rows.get(day, [])))
+        live = pa.table(table.get_add_actions(flatten=True))
+        files: dict[date, set[str]] = {day: set() for day in MONTH}
+        for path, day in zip(live["path"].to_pylist(), live[f"partition.{COLUMN[name]}"].to_pylist(), strict=True):
+            files[day].add(path)
+        found[name] = Held(table.to_pyarrow_table(), files)
     return found
 
 
 def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_rows_or_files(station: Station, mended: str):
-    before, builds = accepted(station), len(station.builds())
+    before, builds = held(station), len(station.builds())
     for day in FIVE:  # redelivered without their last hundred lines
         lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
         file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
@@ -148,17 +152,17 @@ def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_r
     assert changed == set(FIVE)
 
     end = station.asked_json("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
-    after = accepted(station)
+    after = held(station)
     reasons = station.asked_json("show", end["plan"])["contents"]["reasons"]
     planned = {(table, as_day(day)) for table, days in reasons.items() for day in days}
     computed = {(b.table, b.day) for b in station.builds()[builds:]}
-    different = {partition for partition in before if before[partition][1] != after[partition][1]}
+    different = {(t, day) for t in TABLES for day in differing_days(before[t].rows, after[t].rows, COLUMN[t])}
+    rewritten = {(t, day) for t in TABLES for day in MONTH if before[t].files[day] != after[t].files[day]}
     assert {day for table, day in different if table in ("raw/outage_events", "staging/outage_updates")} == set(FIVE)
     assert {day for table, day in different if table == "staging/outages"} <= set(between(FIRST, FIVE[-1]))
-    assert different <= computed <= planned
-    assert [partition for partition in before if partition not in computed and before[partition] != after[partition]] == []
+    assert different | rewritten <= computed <= planned
     assert end["saved"] == len(planned) - len(computed) > 0
-    assert {day for table, day in before if (table, day) not in planned} >= set(between(FIVE[-1] + timedelta(days=7), LAST))
+    assert {day for t in TABLES for day in MONTH if (t, day) not in planned} >= set(between(FIVE[-1] + timedelta(days=7), LAST))
     hold_what_the_oracle_says(station)
 
 
@@ -240,41 +244,6 @@ def test_the_webserver_of_backfill_up_answers_no_page_of_another_site_and_to_no_
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
         refused = httpx.post(f"{station.dagster.url}/graphql", json={"query": questions.DAYS}, headers=headers, trust_env=False)
         assert (refused.status_code, "BACKFILL_ALLOWED_HOSTS" in refused.text) == (403, True)
-
-
-def test_the_doctor_lists_everything_that_listens_and_only_this_machine_can_connect(station: Station):
-    findings = [each for each in station.asked_json("doctor") if each["what"] == "listens"]
-    assert Counter(each["message"].split()[0] for each in findings) == {
-        "code-server": 2, "engine": 3, "run-starter": 1, "webserver": 1
-    }  # fmt: skip
-    assert {each["level"] for each in findings} == {"ok"}
-    port = station.dagster.url.rpartition(":")[2]
-    assert f"webserver at 127.0.0.1 port {port}, for programs of this machine, and its own web pages; without a login" in [
-        each["message"] for each in findings
-    ]
-
-
-def test_a_step_whose_engine_is_killed_in_the_middle_tries_again_on_a_new_one(station: Station):
-    before = servers_record(station.home)
-    assert before is not None
-    engine = psutil.Process(before.children["engine"].pid)
-
-    def worked() -> float:
-        return float(engine.cpu_times().user)
-
-    days = MONTH[:20]
-    run = station.dagster.launch({"raw/outage_events": days}, options=FORCED, tags={}, title="the engine dies")
-    station.process_of(run)
-    idle = worked()
-    eventually(lambda: worked() > idle + 2, what="the engine computes")
-    os.kill(engine.pid, signal.SIGKILL)
-
-    assert station.finished(run) == "SUCCESS", station.complaints(run)
-    after = servers_record(station.home)
-    assert after is not None
-    assert after.children["engine"] != before.children["engine"]
-    outcomes = [(build.day, build.outcome) for build in station.builds() if build.run == run.id]
-    assert outcomes == [(at, "failed") for at in days] + [(at, "unchanged") for at in days]
 
 
 def test_no_log_error_or_event_of_all_that_shows_the_engines_token(station: Station):
