@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pytest
 from dagster import AssetKey, DagsterInstance, Definitions
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import create_execution_plan, execute_run
@@ -18,9 +19,12 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.code_location import definitions_of
 from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.servers.home import EVENT_BATCH_SIZE
 from tests.deliveries import arriving, day
 from tests.world import FOUR, World
 
+# As `backfill up` has it: written one by one, a run's events take longer than the run.
+EVENT_LOG = {"module": "backfill_assets.orchestration.event_log", "class": "BatchingSqliteEventLogStorage"}
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -110,5 +114,9 @@ def _world(root: Path, session: SparkSession) -> World:
 @contextmanager
 def _opened(world: World, session: SparkSession, *errors: BaseException) -> Iterator[Site]:
     defs = definitions_of(world.workspace, sharing(session, list(errors)))
-    with DagsterInstance.local_temp(str(world.root.parent)) as instance:
-        yield Site(world, defs, instance)
+    folder = str(world.root.parent)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
+        log = {"event_log_storage": EVENT_LOG | {"config": {"dagster_home": folder}}}
+        with DagsterInstance.local_temp(folder, log) as instance:
+            yield Site(world, defs, instance)
