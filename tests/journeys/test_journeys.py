@@ -44,7 +44,7 @@ EXERCISE = (
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory, spark):
-    """Servers that use the test session's engine: those with an engine of their own are in test_engine.py."""
+    """Servers that use the test session's engine; those with one of their own are in test_engine.py."""
     with station_on(tmp_path_factory.mktemp("journeys"), LAST, own_engine=False) as found:
         yield found
 
@@ -55,8 +55,7 @@ def but(first: date, last: date) -> str:
 
 
 def file_of(station: Station, day: date) -> Path:
-    folder = station.landing / "outage_events" / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}"
-    return folder / "events.jsonl.gz"
+    return station.landing / "outage_events" / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}" / "events.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
