@@ -54,9 +54,9 @@ class Latest:
             partition = (build.table, build.day)
             if build.plan and build.succeeded:
                 self.plans.setdefault(build.plan, set()).add(partition)
-            of_builds = (self.last, self.accepted) if build.succeeded else (self.last,)
-            of_builds += (self.computed,) if build.succeeded and build.seconds > 0 else ()
-            of_audits = (self.audits, self.compared) if build.fingerprint else (self.audits,)
+            of_builds = [self.last, self.accepted] if build.succeeded else [self.last]
+            of_builds += [self.computed] if build.succeeded and build.seconds > 0 else []
+            of_audits = [self.audits, self.compared] if build.fingerprint else [self.audits]
             for known in of_audits if build.outcome in AUDITS else of_builds:
                 if partition not in known or known[partition].at <= build.at:
                     known[partition] = build
