@@ -69,7 +69,6 @@ class Shadow(Lake):
         return Latest(
             self._over(own.last, below.last),
             self._over(own.accepted, below.accepted),
-            computed=self._over(own.computed, below.computed),
             audits=self._over(own.audits, below.audits),
             compared=self._over(own.compared, below.compared),
             plans=own.plans,
