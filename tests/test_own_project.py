@@ -1,5 +1,6 @@
 """A project of one's own, from nothing: the README's example, typed as it stands there."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -59,6 +60,7 @@ def printed(folder: Path, spark: object) -> dict[str, str]:
             else:
                 verbs[f"{verb} again" if verb in verbs else verb] = station.backfill(verb, *arguments)
         verbs |= wrong_delivery_rolled_back(folder, station)
+        verbs |= late_order_published_from_a_shadow(folder, station)
         up.end()
     finally:
         if up.process and up.process.poll() is None:
@@ -79,6 +81,37 @@ def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]
     delivery.write_text(right)
     after = {f"{verb} after": station.backfill(verb) for verb in ("status", "reconcile", "log")}
     return after | {"wrong": wrong, "rollback": rolled_back, "plan id": plan_id}
+
+
+def late_order_published_from_a_shadow(folder: Path, station: Station) -> dict[str, str]:
+    """What is printed when a late order is built in a shadow, compared, verified, published to each channel, and taken back.
+
+    "live meanwhile" and "live published": the sales of its day.
+    """
+    delivery = folder / "deliveries" / "orders" / "2024-06-02.jsonl"
+    delivery.write_text(delivery.read_text() + '{"order": "a5", "store": "south", "cents": 70}\n')
+    flags = ("--only", "outdated", "--downstream", "--into", "shadow")
+    said = {"shadow": station.backfill("run", "--partitions", "2024-06-01..2024-06-02", *flags)}
+    said["refused"] = station.backfill("publish", code=4)
+    said["live meanwhile"] = sales_of_the_second_day(folder)
+    said |= {"diff": station.backfill("diff", *re.findall(r"Plan (\w+) is built", said["shadow"]))}
+    verdict = json.loads(station.backfill("verify", "--json", code=1))
+    said["undecided"] = json.dumps([line["name"] for line in verdict["lines"] if line["outcome"] == "decision"])
+    said["failed"] = json.dumps([line for line in verdict["lines"] if line["outcome"] == "failed"])
+    accept = [word for name in json.loads(said["undecided"]) for word in ("--accept", name)]
+    said["verified"] = station.backfill("verify", *accept, "--reason", "one order of two is new")
+    said["candidate"] = station.backfill("publish", "--channel", "candidate", "--reason", "a late order")
+    said["stable"] = station.backfill("publish", verdict["plan"])
+    said["live published"] = sales_of_the_second_day(folder)
+    said["reconcile published"] = station.backfill("reconcile")
+    said["taken back"] = station.backfill("rollback", verdict["plan"], "--yes")
+    said["live taken back"] = sales_of_the_second_day(folder)
+    return said
+
+
+def sales_of_the_second_day(folder: Path) -> str:
+    sales = [row for row in rows(folder, "features/store_sales") if str(row[0]) == "2024-06-02"]
+    return str(sorted((str(row[1]), row[2]) for row in sales))
 
 
 def rows(folder: Path, table: str) -> list[tuple[object, ...]]:
@@ -115,6 +148,21 @@ def test_a_wrong_delivery_that_was_built_is_taken_back_in_every_table_and_in_dag
     assert re.findall(r"^(\S+)  2 up to date$", printed["status after"], re.MULTILINE) == TABLES
     assert "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile after"]
     assert f"rollback of plan {printed['plan id']}: a wrong delivery" in " ".join(printed["log after"].split())
+
+
+def test_a_rebuild_in_a_shadow_is_seen_by_nobody_until_it_is_verified_and_published(printed):
+    assert "is built in its shadow. No reader sees it; live is as it was." in printed["shadow"]
+    assert "was not verified. Nothing was published." in printed["refused"]
+    assert printed["live meanwhile"] == "[('north', 900)]" == printed["live taken back"]
+    assert re.search(r"staging/orders .*\b1\b", printed["diff"])
+    assert json.loads(printed["failed"]) == []
+    assert "row counts staging/orders" in json.loads(printed["undecided"])
+    assert ": passed (" in printed["verified"]
+    assert "Readers of candidate get release " in printed["candidate"]
+    assert "Readers of stable stay where they were." in printed["candidate"]
+    assert "Readers of stable get release " in printed["stable"]
+    assert printed["live published"] == "[('north', 900), ('south', 70)]"
+    assert "The ledger, the tables and Dagster agree on 4 partition(s)." in printed["reconcile published"]
 
 
 def test_everything_is_in_the_projects_folder(folder, printed):

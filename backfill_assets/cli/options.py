@@ -20,6 +20,8 @@ PlanId = Annotated[
     typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the open plan, or else the last one with days left."),
 ]
 
+ShadowId = Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the only one that is in a shadow.")]
+
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:
     """`verb`, whose argument `request` is made from one flag for each field of `RebuildRequest`."""

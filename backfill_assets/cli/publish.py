@@ -9,7 +9,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import is_answered, terminal
 from backfill_assets.cli.run import carry_out
 from backfill_assets.errors import BackfillError
-from backfill_assets.plan.history import resolve_plan_id
+from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
@@ -79,4 +79,4 @@ def discard(plan_id: str, *, reason: str, yes: bool, as_json: bool) -> int:
 def _open(plan_id: str) -> tuple[Workspace, Plan]:
     workspace = open_workspace()
     plans = Plans(workspace.lake.root)
-    return workspace, plans.read(resolve_plan_id(plan_id, plans))
+    return workspace, plans.read(resolve_shadow_id(plan_id, plans))

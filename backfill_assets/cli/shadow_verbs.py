@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli.options import Json, PlanId
+from backfill_assets.cli.options import Json, ShadowId
 
 app = typer.Typer()
 
 
 @app.command()
 def verify(
-    plan_id: PlanId = "",
+    plan_id: ShadowId = "",
     accept: Annotated[list[str] | None, typer.Option(help="A line that needs a decision, by name; may be repeated.")] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
     json_: Json = False,
@@ -24,7 +24,7 @@ def verify(
 
 @app.command()
 def publish(
-    plan_id: PlanId = "",
+    plan_id: ShadowId = "",
     channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
     reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
     allow_breaking: Annotated[
@@ -39,7 +39,7 @@ def publish(
 
 
 @app.command()
-def rebase(plan_id: PlanId = "", json_: Json = False) -> None:
+def rebase(plan_id: ShadowId = "", json_: Json = False) -> None:
     """Move a plan's shadow to live as it is now, and build again the days that this concerns."""
     from backfill_assets.cli.publish import rebase
 
@@ -48,7 +48,7 @@ def rebase(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command()
 def discard(
-    plan_id: PlanId = "",
+    plan_id: ShadowId = "",
     reason: Annotated[str, typer.Option(help="Why; kept with the plan.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json_: Json = False,

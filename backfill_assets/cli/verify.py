@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.history import resolve_plan_id
+from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.checklist import contents
 from backfill_assets.publish.checklist_text import ending_lines, terminal_table
@@ -21,7 +21,7 @@ def run(plan_id: str, accept: Sequence[str], *, reason: str, as_json: bool) -> i
     """Verify a plan, or accept lines of its newest verdict; the exit code is 0 if the verdict passes, and 1 if not."""
     workspace, who = open_workspace(), getpass.getuser()
     plans = Plans(workspace.lake.root)
-    plan = plans.read(resolve_plan_id(plan_id, plans))
+    plan = plans.read(resolve_shadow_id(plan_id, plans))
     if reason and not accept:
         raise UsageError("What is accepted for that reason? Nothing was verified. Name a line: --accept NAME.")
     if accept:

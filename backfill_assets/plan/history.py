@@ -7,6 +7,9 @@ from backfill_assets.lake.locks import writing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 
+# The states in which a plan has no shadow: not yet, or not any more.
+NOT_IN_SHADOW = (PLANNED, PUBLISHED, DISCARDED, ROLLED_BACK)
+
 
 def start(plan: Plan, plans: Plans, at: datetime, who: str) -> None:
     """Record that a plan is started; Guarded, and nothing is recorded, if a partition of it is in another open plan.
@@ -48,6 +51,30 @@ def refuse_overlap(plan: Plan, plans: Plans) -> None:
                     f"{table} {day} is in plan {plan_id} too, which is open ({len(both)} partition(s) in both). Nothing was "
                     f"started. Let that one end (`backfill resume {plan_id}`), or give it up: `backfill cancel {plan_id}`."
                 )
+
+
+def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
+    """The plan named, by its id or the beginning of it; else the only one that was built in a shadow and is not in live.
+
+    UsageError if there are several, or none.
+    """
+    if plan_id:
+        return plans.full_id(plan_id)
+    waiting = [known for known in plans.ids() if plans.state(known) not in NOT_IN_SHADOW and _is_shadow(known, plans)]
+    if len(waiting) == 1:
+        return waiting[0]
+    if waiting:
+        raise UsageError(f"Which plan? In shadows are {', '.join(waiting)}. Nothing was done. Name one; see `backfill list`.")
+    raise UsageError(
+        "Which plan? None is built in a shadow. Nothing was done. `backfill run --into shadow --partitions ...` builds one."
+    )
+
+
+def _is_shadow(plan_id: str, plans: Plans) -> bool:
+    try:
+        return plans.read(plan_id).is_shadow
+    except UsageError:  # one that cannot be read concerns nobody else
+        return False
 
 
 def resolve_plan_id(plan_id: str, plans: Plans) -> str:
