@@ -1,6 +1,6 @@
 """One day of a table, before and after, compared row by row and column by column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from backfill_assets.publish.compare_rows import Column, Matched, Sides, differing
-from backfill_assets.publish.diff import DayDiff
+from backfill_assets.publish.diff import DayDiff, ExampleRow
 from backfill_assets.publish.value_changes import EXAMPLES, Changes, changes_of, examples_of, smallest
 from backfill_assets.publish.value_codes import Codes
 from backfill_assets.publish.values_in_json import cut, in_json
@@ -19,8 +19,8 @@ class Totals:
     """What the days of a table that were compared come to, with a few examples, those of the earliest days."""
 
     columns: dict[str, Changes] = field(default_factory=dict)
-    added_rows: list[Mapping[str, Any]] = field(default_factory=list)
-    removed_rows: list[Mapping[str, Any]] = field(default_factory=list)
+    added_rows: list[ExampleRow] = field(default_factory=list)
+    removed_rows: list[ExampleRow] = field(default_factory=list)
 
 
 def compare_day(day: str, before: pa.Table, after: pa.Table, key: Sequence[str], keyed: bool, totals: Totals) -> DayDiff:
@@ -73,7 +73,7 @@ def _wanted(totals: Totals, name: str) -> int:
     return EXAMPLES - (len(totals.columns[name].examples) if name in totals.columns else 0)
 
 
-def _rows(sides: Sides, day: str, side: str, rows: Codes, most: int) -> list[Mapping[str, Any]]:
+def _rows(sides: Sides, day: str, side: str, rows: Codes, most: int) -> list[ExampleRow]:
     """A few of these rows: their keys, or all of them where there is no key."""
     if most <= 0 or not len(rows):
         return []
@@ -81,7 +81,7 @@ def _rows(sides: Sides, day: str, side: str, rows: Codes, most: int) -> list[Map
     columns = {name: _take(getattr(sides.columns[name], side), rows) for name in names}
     chosen = pa.array(smallest(columns, most) if columns else np.arange(min(most, len(rows))))
     values = {name: in_json(column.take(chosen)) for name, column in columns.items()}
-    return [{"day": day} | {name: cut(values[name][n]) for name in names} for n in range(len(chosen))]
+    return [ExampleRow(day, {name: cut(values[name][n]) for name in names}) for n in range(len(chosen))]
 
 
 def _take(values: pa.Array, rows: Codes) -> pa.Array:

@@ -50,6 +50,14 @@ class Example:
 
 
 @dataclass(frozen=True)
+class ExampleRow:
+    """A row that was added or removed: its key, or all of it where there is no key; without the day column."""
+
+    day: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class ColumnDiff:
     """A column that differs in some of the rows that both sides have. `numbers` of a column of numbers, `frequent` of others.
 
@@ -90,7 +98,7 @@ class TableDiff:
 
     `key` without the day column; of a table without a key (`keyed` is false) rows are only added and removed. `columns` are
     those of all days together: the median and the frequent changes of many days are close, and not exact. `added_rows`,
-    `removed_rows`: the keys of a few, or whole rows where there is no key.
+    `removed_rows`: a few of them.
     """
 
     name: str
@@ -105,8 +113,8 @@ class TableDiff:
     same_days: Sequence[str] = ()
     same_rows: int = 0
     columns: Sequence[ColumnDiff] = ()
-    added_rows: Sequence[Mapping[str, Any]] = ()
-    removed_rows: Sequence[Mapping[str, Any]] = ()
+    added_rows: Sequence[ExampleRow] = ()
+    removed_rows: Sequence[ExampleRow] = ()
 
     def total(self, figure: str) -> int:
         """The sum of a figure of all days, such as `added`; rows of days that were not read are unchanged."""
@@ -155,8 +163,9 @@ def read_diff(contents: str | bytes) -> Diff:
 
 def _table(values: Mapping[str, Any]) -> TableDiff:
     days = tuple(DayDiff(**{**day, "columns": tuple(map(_column, day["columns"]))}) for day in values["days"])
+    rows = {name: tuple(ExampleRow(**row) for row in values[name]) for name in ("added_rows", "removed_rows")}
     known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return TableDiff(**known | {"days": days, "columns": tuple(map(_column, values["columns"]))})
+    return TableDiff(**known | rows | {"days": days, "columns": tuple(map(_column, values["columns"]))})
 
 
 def _column(values: Mapping[str, Any]) -> ColumnDiff:

@@ -60,7 +60,7 @@ def _of_table(table: TableDiff) -> Iterator[str]:
         yield f"<h3>Examples</h3>{_table(('day', 'key', 'column', 'before', 'after'), examples)}"
     for words, rows in (("added", table.added_rows), ("removed", table.removed_rows)):
         if rows:
-            listed = "".join(f"<li>{escape(', '.join(text.keys(row)))}</li>" for row in rows)
+            listed = "".join(f"<li>{escape(', '.join([row.day, *text.keys(row.values)]))}</li>" for row in rows)
             yield f'<h3 class="{words}">Rows {words}: examples</h3><ul>{listed}</ul>'
     yield "<h3>By day</h3>" + _table(("day", *map(_spaced, DAY_FIGURES), "columns"), map(_day, table.days))
 

@@ -50,15 +50,16 @@ class TablePair:
     @cached_property
     def same(self) -> dict[date, int]:
         """The days that need not be read, with their rows."""
-        same: dict[date, int] = {}
+        same, uncounted = dict[date, int](), dict[Side, list[date]]()
         for day, (before, after) in self.days.items():
             files = self.files[day]
             known = [self.recorded.get((day, of_side)) for of_side in files]
-            equal = known[0] and known[1] and known[0].fingerprint and known[0].fingerprint == known[1].fingerprint
-            if equal or (files[0] == files[1] and (before.folder == after.folder or not files[0])):
-                rows = known[0].rows if known[0] else before.rows([day])[day]
-                if rows is not None:
-                    same[day] = rows
+            if known[0] and known[1] and known[0].fingerprint == known[1].fingerprint:
+                same[day] = known[0].rows
+            elif files[0] == files[1] and (before.folder == after.folder or not files[0]):
+                uncounted.setdefault(before, []).append(day)
+        for side, days in uncounted.items():
+            same |= {day: rows for day, rows in side.rows(days).items() if rows is not None}
         return same
 
     @property

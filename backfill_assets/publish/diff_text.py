@@ -88,7 +88,7 @@ def examples(table: TableDiff) -> Iterator[str]:
 def _rows_in_words(table: TableDiff) -> Iterator[str]:
     for words, of_rows in (("added", table.added_rows), ("removed", table.removed_rows)):
         for row in of_rows[:1]:
-            yield f"{' '.join([row['day'], *keys({n: v for n, v in row.items() if n != 'day'})])}: {words}"
+            yield f"{' '.join([row.day, *keys(row.values)])}: {words}"
 
 
 def keys(key: Mapping[str, Any]) -> list[str]:
@@ -110,7 +110,7 @@ def distribution(numbers: NumberChanges) -> str:
     spread = ", ".join(f"{name} {number(of)}" for name, of in (
         ("least", numbers.least), ("median", numbers.median), ("mean", numbers.mean), ("most", numbers.most)
     ))  # fmt: skip
-    sums = f"sum {number(numbers.sum_before)} → {number(numbers.sum_after)}"
+    sums = f"their sum {number(numbers.sum_before)} → {number(numbers.sum_after)}"
     return "; ".join(filter(None, [f"{numbers.up:,} up, {numbers.down:,} down: {spread}", sums, others]))
 
 

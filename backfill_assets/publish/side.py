@@ -87,7 +87,7 @@ class Side:
 
     def _unreadable(self, why: str) -> str:
         name = "/".join(self.folder.rsplit("/", 2)[1:])
-        return f"Version {self.version} of {name} cannot be compared. {why} Nothing was changed."
+        return f"Version {self.version} of {name} cannot be compared. {why} Nothing was changed. Name other tables: --table ..."
 
 
 def stored_column(folder: str, version: int) -> str:

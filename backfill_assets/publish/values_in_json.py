@@ -15,6 +15,8 @@ def in_json(values: pa.Array) -> list[Any]:
     try:
         listed = values.to_pylist()
     except (ValueError, OverflowError):  # text that is not UTF-8, a year that Python has no date for
+        if pa.types.is_nested(values.type):
+            return ["(holds a value that Python does not)"] * len(values)
         listed = values.cast(pa.large_binary() if pa.types.is_large_string(values.type) else pa.string()).to_pylist()
     return [json.dumps(_plain(v), ensure_ascii=False) if isinstance(v, list | dict) else _plain(v) for v in listed]
 

@@ -122,6 +122,16 @@ def test_a_plan_is_compared_from_before_its_first_build_to_after_its_last(rebuil
     assert (column["numbers"]["up"], column["numbers"]["sum_before"], column["numbers"]["sum_after"]) == (1, 10, 12)
 
 
+def test_a_day_that_a_plan_left_as_it_was_is_compared_with_itself(lake):
+    version, plan = lake.build({0: {"o1": 1}, 1: {"o2": 2}}), lake.plan(0, 1)
+    files = data_files(DeltaTable(lake.root / OUTAGES), [day(0)])[day(0)]
+    unchanged = Build(OUTAGES, day(0), "unchanged", "r", "1", plan=plan, delta_version=version, data_files=files)
+    Ledger(str(lake.root)).append([unchanged])
+    lake.build({0: {"o1": 9}})
+    (table,) = values(plan)["tables"]
+    assert (table["days"], table["same_days"], table["same_rows"]) == ([], [str(day(0))], 1)
+
+
 def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
     done = backfill(rebuilt, "--check")
     assert done.exit_code == exit_codes.PARTIAL
@@ -129,7 +139,7 @@ def test_the_terminal_shows_a_table_and_examples_and_check_ends_with_1(rebuilt):
     assert lines[0] == f"before plan {rebuilt} → after plan {rebuilt}"
     cells = [cell.strip() for line in lines if line.startswith(f"│ {OUTAGES}") for cell in line.split("│")[1:-1]]
     assert cells == [OUTAGES, f"2: {day(0)}..{day(1)}", "4", "4", "1", "1", "1", "value (1)"]
-    assert f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; sum 10 → 12" in lines
+    assert f"{OUTAGES}: value: 1 up, 0 down: least 2, median 2, mean 2, most 2; their sum 10 → 12" in lines
     assert f'  {OUTAGES} {day(0)} outage_number="o1": value 10 → 12' in lines
     assert f'  {OUTAGES} {day(1)} outage_number="o6": added' in lines
     assert f'  {OUTAGES} {day(0)} outage_number="o5": removed' in lines

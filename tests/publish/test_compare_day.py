@@ -169,7 +169,7 @@ def test_examples_are_the_same_whatever_the_order_of_the_rows():
     compare_day(DAY, before, after, ["k"], True, one)
     compare_day(DAY, before.take(shuffled), after.take([n for n in shuffled[::-1] if n < 290]), ["k"], True, other)
     for totals in (one, other):
-        assert [row["k"] for row in totals.removed_rows] == ["290", "291", "292"]
+        assert [row.values["k"] for row in totals.removed_rows] == ["290", "291", "292"]
     assert [c.column() for c in one.columns.values()] == [c.column() for c in other.columns.values()]
     assert [each.key for each in one.columns["s"].examples] == [{"k": "000"}, {"k": "001"}, {"k": "002"}]
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.publish.diff import read_diff
+from backfill_assets.publish.diff import ExampleRow, read_diff
 from backfill_assets.publish.diff_store import Diffs
 from backfill_assets.publish.diff_tables import Recorded, TablePair, diff_tables
 from backfill_assets.publish.side import Side
@@ -123,7 +123,7 @@ def test_of_a_table_that_is_not_there_before_every_row_is_added_and_no_column_is
     assert (table.total("added"), table.total("rows_before"), table.columns_added, table.columns) == (6, 0, (), ())
     (back,) = diff_tables({NAME: pair(lake, version, -1)}, "2", "1").tables
     assert (back.total("removed"), back.total("rows_after")) == (6, 0)
-    assert back.removed_rows[0] == {"day": str(day(0)), "id": "a"}
+    assert back.removed_rows[0] == ExampleRow(str(day(0)), {"id": "a"})
 
 
 def test_a_column_that_came_is_named_even_where_no_day_differs(lake):
