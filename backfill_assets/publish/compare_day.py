@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from backfill_assets.publish.compare_rows import Column, Matched, Sides, differing
-from backfill_assets.publish.diff import DayDiff, ExampleRow
+from backfill_assets.publish.diff import ColumnDiff, DayDiff, ExampleRow
 from backfill_assets.publish.value_changes import EXAMPLES, Changes, changes_of, examples_of, smallest
 from backfill_assets.publish.value_codes import Codes
 from backfill_assets.publish.values_in_json import cut, in_json
@@ -30,7 +30,7 @@ def compare_day(day: str, before: pa.Table, after: pa.Table, key: Sequence[str],
     """
     sides = Sides(before, after, key, keyed)
     matched = sides.match()
-    changed, columns = np.zeros(len(matched.before), bool), []
+    changed, columns = np.zeros(len(matched.before), bool), list[ColumnDiff]()
     for name, column in sides.columns.items():
         if name in key or not len(matched.before):
             continue
@@ -39,11 +39,14 @@ def compare_day(day: str, before: pa.Table, after: pa.Table, key: Sequence[str],
             totals.columns.setdefault(name, Changes(name)).add(changes)
     totals.removed_rows += _rows(sides, day, "before", matched.removed, EXAMPLES - len(totals.removed_rows))
     totals.added_rows += _rows(sides, day, "after", matched.added, EXAMPLES - len(totals.added_rows))
-    pairs_changed = int(changed.sum())
+    return _figures(day, sides, matched, int(changed.sum()), columns)
+
+
+def _figures(day: str, sides: Sides, matched: Matched, pairs_changed: int, columns: Sequence[ColumnDiff]) -> DayDiff:
     return DayDiff(
         day=day,
-        rows_before=before.num_rows,
-        rows_after=after.num_rows,
+        rows_before=sides.before.num_rows,
+        rows_after=sides.after.num_rows,
         added=len(matched.added),
         removed=len(matched.removed),
         changed=pairs_changed,
