@@ -68,9 +68,7 @@ def published_lines(plan_id: str, published: Published, channel: str) -> list[st
     same = f", {published.count('unchanged')} had the same already" if published.count("unchanged") else ""
     first = f"Plan {plan_id} is published: {counts}{same}." if published.builds else f"Plan {plan_id} is in live."
     others = [name for name, number in release.channels.items() if number != release.number]
-    staying = (
-        f" Readers of {', '.join(others)} stay where they were: `backfill publish {plan_id} --channel ...`." if others else ""
-    )
+    staying = f" Readers of {', '.join(others)} stay where they were." if others else ""
     return [
         f"{first} Readers of {channel} get release {release.number}.{staying}",
         f"To take it back: `backfill rollback {plan_id}`.",
