@@ -3,6 +3,7 @@
 BackfillError
 ├── UsageError           the request: change it
 │   ├── SettingsError    a setting: change it
+│   │   └── ProjectError the project's code: correct it
 │   └── NothingToBuild   nothing: all that was asked for is up to date
 ├── Guarded              a guard set for this lake: change the request, or say that it is meant
 ├── SourceError          the delivery: mend it, then rebuild the day
@@ -28,6 +29,14 @@ class UsageError(BackfillError):
 
 class SettingsError(UsageError):
     """A setting has a value that is not allowed; nothing was started."""
+
+
+class ProjectError(SettingsError):
+    """The project cannot be imported; nothing was started. `place`: the file and the line that raised, if it is known."""
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class NothingToBuild(UsageError):

@@ -16,7 +16,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
-from backfill_assets.errors import SettingsError
+from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
 
@@ -59,7 +59,7 @@ def load(module: str, folder: Path) -> Project:
     try:
         importlib.import_module(module)
     except Exception as error:
-        raise SettingsError(_not_imported(module, folder, error)) from error
+        raise _not_imported(module, folder, error) from error
     finally:
         _declared.reset(token)
         sys.path.remove(str(folder))
@@ -74,9 +74,9 @@ def load(module: str, folder: Path) -> Project:
     return declared[0]
 
 
-def _not_imported(module: str, folder: Path, error: Exception) -> str:
+def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
-        return (
+        return SettingsError(
             f"There is no module {module}: Python finds none in {folder} or among the installed packages. Nothing was started. "
             "Name one in BACKFILL_PROJECT or under [tool.backfill] in pyproject.toml, or type the command in its folder."
         )
@@ -84,7 +84,10 @@ def _not_imported(module: str, folder: Path, error: Exception) -> str:
     # The way through this package and the import system says nothing to the author of the module.
     frames = [frame for frame in raised.stack if not frame.filename.startswith((PACKAGE, "<frozen importlib", IMPORTLIB))]
     raised.stack = traceback.StackSummary.from_list(frames)
-    return f"The project {module} cannot be imported. Nothing was started. It raised:\n{''.join(raised.format()).rstrip()}"
+    last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None
+    file, line = last or ((frames[-1].filename, frames[-1].lineno) if frames else ("", None))
+    said = f"The project {module} cannot be imported. Nothing was started. It raised:\n{''.join(raised.format()).rstrip()}"
+    return ProjectError(said, f"{file}, line {line}" if file else "")
 
 
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from dagster import Definitions
 
-from backfill_assets.errors import SettingsError
+from backfill_assets.cli.doctor import findings
+from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.settings import read_settings
 from tests.projects import opened, written
@@ -68,6 +69,15 @@ def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours
     assert re.findall(r'File "(.*)", line (\d+)', message)[-1] == (str(module), str(line))
     assert error in message
     assert "backfill_assets/project.py" not in message
+    assert isinstance(refused.value, ProjectError)
+    assert refused.value.place == f"{module}, line {line}"
+
+
+def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(tmp_path, monkeypatch):
+    folder = written(tmp_path, "lessons", ("[files, marks]", "[files"))
+    monkeypatch.chdir(folder)
+    (found,) = findings()
+    assert (found.level, found.what, found.remedy) == ("FAIL", "project", f"correct {folder}/lessons.py, line 18")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import psutil
 
 from backfill_assets.cli.doctor_servers import listening, servers
 from backfill_assets.cli.finding import Finding, Level
-from backfill_assets.errors import BackfillError
+from backfill_assets.errors import BackfillError, ProjectError
 from backfill_assets.lake.ledger import version_of
 from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
 from backfill_assets.servers.home import dagster_home
@@ -43,7 +43,9 @@ def findings() -> Iterator[Finding]:
     try:
         workspace = open_workspace(only_reading=True)
     except BackfillError as error:
-        yield Finding("FAIL", "settings", str(error), "correct the environment or .env")
+        of_project = isinstance(error, ProjectError)
+        where = error.place or "the project's module" if isinstance(error, ProjectError) else "the environment or .env"
+        yield Finding("FAIL", "project" if of_project else "settings", str(error), f"correct {where}")
         return
     settings = workspace.settings
     yield Finding("ok", "settings", f"project {settings.project}, home {settings.home}")

@@ -55,12 +55,12 @@ def read(workspace: Workspace, dagster: Dagster) -> Records:
     """All three records. Partitions that are built while the records are read are marked as such, and not compared."""
     ledger, names = workspace.lake.ledger, workspace.names
     before = ledger.builds(columns=COMPARED_COLUMNS)
-    running, known = ask_dagster(dagster, workspace)
+    running, known, not_asked = ask_dagster(dagster, workspace)
     tables = {name: state_of(f"{ledger.root}/{name}") for name in dict.fromkeys([*names, *tables_in(ledger)])}
     after = ledger.builds(columns=COMPARED_COLUMNS)
     seen = {key(build) for build in before}
     changed = frozenset((b.table, b.day) for b in after if key(b) not in seen)
-    return Records(names, after, tables, known, up_to_date(workspace) if known else frozenset(), running, changed)
+    return Records(names, after, tables, known, up_to_date(workspace) if known else frozenset(), running, changed, not_asked)
 
 
 def state_of(folder: str) -> TableState:
@@ -77,13 +77,13 @@ def up_to_date(workspace: Workspace) -> frozenset[Partition]:
     return frozenset(p for p, status in partitions.items() if status.state == State.UP_TO_DATE) - builds.refused()
 
 
-def ask_dagster(dagster: Dagster, workspace: Workspace) -> tuple[frozenset[str], dict[str, Materialized | None] | None]:
-    """The ids of the runs that are running, and what Dagster knows of each table; None where no webserver answers."""
+def ask_dagster(dagster: Dagster, workspace: Workspace) -> tuple[frozenset[str], dict[str, Materialized | None] | None, str]:
+    """The ids of the runs that are running, and what Dagster knows of each table; None where it cannot be asked, and why."""
     try:
         running, known = running_runs(dagster), {name: read_materialized(dagster, name) for name in workspace.names}
-        return running, with_stale(dagster, known, workspace.graph)
-    except ServiceUnavailable:
-        return frozenset(), None
+        return running, with_stale(dagster, known, workspace.graph), ""
+    except ServiceUnavailable as gone:
+        return frozenset(), None, str(gone).replace(" Nothing was launched by this request.", "")
 
 
 def repair_records(comparison: Comparison, ledger: Ledger, dagster: Dagster) -> dict[str, int]:
@@ -121,10 +121,7 @@ def show(console: Console, comparison: Comparison, records: Records, repaired: d
     if comparison.in_progress:
         console.print(f"Not compared: {comparison.in_progress} partition(s) that a run is building, or has just built.")
     if records.dagster is None:
-        console.print(
-            f"Dagster's record was not compared: no webserver answers at {url}. "
-            "Start one with `backfill up`, or correct BACKFILL_DAGSTER_URL, then type the same command again."
-        )
+        console.print(f"Dagster's record was not compared: {records.not_asked} Then type the same command again.")
     elif comparison.not_in_dagster:
         console.print(
             f"Dagster's record was not compared for {', '.join(comparison.not_in_dagster)}: the code location at {url} lacks "

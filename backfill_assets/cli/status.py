@@ -50,7 +50,8 @@ def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
     builds = latest_builds(workspace)
     status = status_of(workspace, tables, selected, latest=builds, running=runs)
     columns, withheld = column_lines(workspace, tables), why_not_released(workspace, builds)
-    nothing = "" if version_of(workspace.lake.paths.ledger) >= 0 else no_lake_line(workspace.settings)
+    folders = [workspace.lake.paths.ledger, *map(workspace.lake.path, workspace.names)]
+    nothing = "" if any(version_of(folder) >= 0 for folder in folders) else no_lake_line(workspace.settings)
     if as_json:
         values = as_values(status) | {"columns": columns, "not_released": [reason_values(each) for each in withheld]}
         print(json.dumps(values | {"no_lake": nothing}))

@@ -21,7 +21,8 @@ from backfill_assets.reconcile.disagreement import Disagreement, Kind
 
 @dataclass(frozen=True)
 class Records:
-    """The three records, read in bulk. `dagster` has Dagster's record of each table; None if no webserver answers.
+    """The three records, read in bulk. `dagster` has Dagster's record of each table; None if it cannot be asked, and
+    `not_asked` says why.
 
     `up_to_date` are the partitions that are so by `backfill status`. `running` are runs that may be between a commit and its
     record, `changed` the partitions built while this was read.
@@ -34,6 +35,7 @@ class Records:
     up_to_date: Collection[Partition] = ()
     running: frozenset[str] = frozenset()
     changed: frozenset[Partition] = frozenset()
+    not_asked: str = ""
 
 
 @dataclass(frozen=True)

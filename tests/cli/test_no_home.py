@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.cli.app import app
 from backfill_assets.cli.doctor import home as home_found
 from backfill_assets.cli.doctor import lake as lake_found
 from backfill_assets.errors import SettingsError
@@ -34,6 +36,15 @@ def test_status_says_first_that_there_is_no_lake_and_where_it_looked(tmp_path):
     home = tmp_path / "home"
     first, *_ = backfill("status", home=home).stdout.splitlines()
     assert first == f"There is no lake at {home}/lake yet: nothing was built here. (Home: {home}, set by BACKFILL_HOME.)"
+
+
+def test_without_servers_reconcile_says_how_to_start_them_and_names_no_address_that_there_is_not(tmp_path):
+    env = {"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": ""}
+    said = CliRunner().invoke(app, ["reconcile"], env=env).stdout
+    assert said.splitlines()[0] == (
+        "Dagster's record was not compared: No servers run on this home. Start them with `backfill up`, or name a webserver "
+        "that has this lake: BACKFILL_DAGSTER_URL. Then type the same command again."
+    )
 
 
 def test_a_plan_that_is_kept_makes_a_home_that_others_cannot_read(tmp_path):

@@ -217,8 +217,8 @@ def test_without_a_webserver_the_ledger_and_the_tables_are_compared_and_that_is_
     code, lines = asked()
     assert code == 3
     assert lines.splitlines() == [
-        "Dagster's record was not compared: no webserver answers at http://127.0.0.1:9. Start one with `backfill up`, or "
-        "correct BACKFILL_DAGSTER_URL, then type the same command again.",
+        "Dagster's record was not compared: No Dagster webserver answers at http://127.0.0.1:9 (ConnectError). Start one with "
+        "`backfill up`, or correct BACKFILL_DAGSTER_URL. Then type the same command again.",
         "The ledger and the tables agree on 2 partition(s).",
     ]
     a_crash_after_the_commit(place)
