@@ -11,7 +11,7 @@ from backfill_assets.errors import NothingToBuild
 from backfill_assets.plan.make import Planned, make_plan
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.text import blocked_lines, chunk_lines, expected_line, table_rows
+from backfill_assets.plan.text import blocked_lines, chunk_lines, expected_line, table_rows, unusable_lines
 from backfill_assets.workspace import open_workspace
 
 
@@ -36,6 +36,7 @@ def as_values(made: Planned, price: float | None) -> dict[str, Any]:
         "id": plan.id,
         "plan": json.loads(plan.contents()),
         "blocked": {f"{table} {day}": why for (table, day), why in selection.blocked.items()},
+        "will_fail": {f"{table} {day}": why for (table, day), why in made.unusable.items()},
         "columns": list(made.columns),
         "minutes": round(expected.minutes, 2),
         "spread": round(expected.spread, 2),
@@ -49,6 +50,8 @@ def show(console: Console, made: Planned, price: float | None) -> None:
     for line in (*made.columns, *blocked_lines(made.selection)):
         console.print(line)
     console.print(expected_line(made.expected, price))
+    for line in unusable_lines(made.unusable):
+        console.print(line)
     console.print(f"Nothing was started. Carry it out with `backfill run {made.plan.id}`.")
 
 

@@ -48,7 +48,8 @@ def run_new(request: RebuildRequest, *, as_json: bool) -> int:
         return exit_codes.DONE
     if not as_json:
         contents(terminal(), made.plan)
-        for line in (*made.columns, *text.blocked_lines(made.selection), f"Expected: {made.expected.text()}."):
+        expected = f"Expected: {made.expected.text()}."
+        for line in (*made.columns, *text.blocked_lines(made.selection), expected, *text.unusable_lines(made.unusable)):
             terminal().print(line)
         if not request.yes and is_answered() and not typer.confirm("Carry this plan out?", default=True):
             print(f"Nothing was started. The plan is kept: `backfill run {made.plan.id}` carries it out.")

@@ -133,6 +133,7 @@ def log_plan(context: OpExecutionContext, made: Planned, price: float | None) ->
         *made.columns,
         *text.blocked_lines(made.selection),
         text.expected_line(made.expected, price),
+        *text.unusable_lines(made.unusable),
     ]
     context.log.info("\n".join([f"Plan {made.plan.id}", *rows, *lines]))
     context.instance.add_run_tags(context.run_id, {tags.PLAN: made.plan.id})

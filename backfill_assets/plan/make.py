@@ -1,11 +1,11 @@
 """Making a plan from a request, and keeping it in the lake."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition, ranges
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.running_steps import running_steps
@@ -18,6 +18,7 @@ from backfill_assets.plan.selection import Selection, Selector, select, state_na
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.step.delivered import delivered_for
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -26,12 +27,16 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan that was made, what was selected for it, what it is expected to take, and how it changes columns, in words."""
+    """A plan that was made, what was selected for it, what it is expected to take, and how it changes columns, in words.
+
+    `unusable`: the partitions of it that will fail as things are, since their source cannot be used, and why.
+    """
 
     plan: Plan
     selection: Selection
     expected: Estimate
     columns: Sequence[str] = ()
+    unusable: Mapping[Partition, str] = field(default_factory=dict)
 
 
 def latest_builds(workspace: Workspace, plan: str = "") -> Latest:
@@ -65,7 +70,21 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     columns = chain(*column_lines(workspace, tables, plan.chunks).values())
     workspace.make_home()
     plans.keep(plan)
-    return Planned(plan, selection, estimate(plan.partitions(), builds.computed.values(), len(plan.chunks)), list(columns))
+    expected = estimate(plan.partitions(), builds.computed.values(), len(plan.chunks))
+    return Planned(plan, selection, expected, list(columns), _unusable(plan, tables, workspace, builds))
+
+
+def _unusable(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest) -> dict[Partition, str]:
+    """The planned partitions whose delivery is damaged or incomplete, and not accepted so, and why."""
+    accept = plan.options.accept
+    return {
+        (table.name, day): str(each)
+        for table in tables
+        for day, each in delivered_for(
+            table, sorted(plan.days_of(table.name)), workspace.area, builds.reference, accept
+        ).items()
+        if isinstance(each, SourceError)
+    }
 
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:

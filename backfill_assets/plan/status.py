@@ -13,6 +13,7 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
+from backfill_assets.plan.messages import first_line, has_rows, rows_hint
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.due import incomplete, lacking
 from backfill_assets.step.inputs import Cause, Change, InputReader, change
@@ -113,7 +114,8 @@ class _TableHistory:
         if accepted and not changed:
             return State.UP_TO_DATE, why or self._by_rules(day)
         if last and not last.succeeded:
-            return State.FAILED, f"{last.message.strip().partition(chr(10))[0]} (run {last.run})"
+            hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
+            return State.FAILED, f"{first_line(last.message)} (run {last.run}){hint}"
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.plan.estimate import Estimate
+from backfill_assets.plan.messages import first_line, has_rows, rows_hint
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import WorkState
@@ -14,6 +15,7 @@ from backfill_assets.plan.selection import READS, Selection
 CHUNKS_SHOWN = 12
 BLOCKED_SHOWN = 5
 REASONS_SHOWN = 5
+UNUSABLE_SHOWN = 5
 
 
 def table_rows(plan: Plan) -> list[tuple[str, int, str, str]]:
@@ -46,6 +48,14 @@ def blocked_lines(selection: Selection) -> Iterator[str]:
             yield f"  {table} {day}: {why}"
         if selection.upstream_helps:
             yield "  With --upstream, a plan holds what they need too, where there is a delivery."
+
+
+def unusable_lines(unusable: Mapping[Partition, str]) -> Iterator[str]:
+    """The days of a plan that will fail unless what was delivered for them is corrected."""
+    for (table, day), why in list(unusable.items())[:UNUSABLE_SHOWN]:
+        yield f"{table} {day} will fail: {why}"
+    if len(unusable) > UNUSABLE_SHOWN:
+        yield f"and {len(unusable) - UNUSABLE_SHOWN} more days whose source cannot be used: `backfill status` names them"
 
 
 def expected_line(estimate: Estimate, price_per_hour: float | None) -> str:
@@ -108,14 +118,15 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
 def not_built_lines(end: Progress) -> Iterator[str]:
     """What failed, each reason once with its days; then, a line for each table, what that blocks."""
     failed: dict[tuple[str, str], list[date]] = {}
+    with_rows = {(table, first_line(why)) for (table, _), why in end.remaining.why.items() if has_rows(why)}
     blocked: dict[str, list[date]] = {}
     for (table, day), why in end.remaining.why.items():
         if end.remaining.states[table, day] == WorkState.FAILED:
-            failed.setdefault((table, why.partition("\n")[0]), []).append(day)
+            failed.setdefault((table, first_line(why)), []).append(day)
         else:
             blocked.setdefault(table, []).append(day)
     for (table, why), days in list(failed.items())[:REASONS_SHOWN]:
-        yield f"  failed: {table} {ranges(days)}: {why}"
+        yield f"  failed: {table} {ranges(days)}: {why}" + (rows_hint(table, days[0]) if (table, why) in with_rows else "")
     if len(failed) > REASONS_SHOWN:
         yield f"  and {len(failed) - REASONS_SHOWN} more reasons: `backfill show {end.plan.id} --json`"
     for table, days in blocked.items():

@@ -37,6 +37,22 @@ def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
     assert "raw/rejected_lines 2019-10-14: no source for 2019-10-14 in" in done.stdout
 
 
+def test_days_that_will_fail_because_their_source_cannot_be_used_are_named_before_anything_is_started(tmp_path):
+    (folder := tmp_path / "landing" / "outage_events").mkdir(parents=True)
+    for n, text in ((3, '{"a": 1}\n'), (4, '{"a": ')):
+        (folder / f"2019-09-0{n}.jsonl").write_text(text)
+    asks = ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines")
+    done = asked(*asks, home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    *_, fails, last = done.stdout.splitlines()
+    assert fails == (
+        "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used: outage_events/2019-09-04.jsonl is "
+        "cut off"
+    )
+    assert last.startswith("Nothing was started.")
+    values = json.loads(asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout)
+    assert list(values["will_fail"]) == ["raw/rejected_lines 2019-09-04"]
+
+
 def test_upstream_brings_what_is_needed_and_lacking(tmp_path):
     assert asked("--partitions", "2019-09-03", "--target", "staging/outages", home=tmp_path).exit_code == 1
     reasons = planned("--partitions", "2019-09-03", "--target", "staging/outages", "--upstream", home=tmp_path)

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from backfill_assets.plan.progress import Ending, Stop
+from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.text import ending_lines
+from backfill_assets.plan.text import ending_lines, not_built_lines
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import Window
 from tests.dagster_client.server import Server, ended
@@ -37,3 +38,16 @@ def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
     )
     said = [line for line in ending_lines(end) if line.startswith(f"Plan {end.plan.id}: ")]
     assert [line.partition("Stopped: ")[2] for line in said] == ["Cancel it, then plan again."]
+
+
+def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_path):
+    server = Server(Graph((A, B), CALENDAR), tmp_path)
+    end = ended(server.rebuild(server.planned(PlanOptions(canary=0))))
+    why = {(A.name, day(1)): 'unique_key: 1 keys more than once\n      {"n": 7}', (A.name, day(2)): "has_rows: 0 rows"}
+    states = {**end.remaining.states, **dict.fromkeys(why, WorkState.FAILED)}
+    said = list(not_built_lines(replace(end, remaining=Remaining(states, why))))
+    assert said == [
+        f"  failed: {A.name} {day(1)}: unique_key: 1 keys more than once; `backfill status --why {A.name} {day(1)}` shows the "
+        "rows",
+        f"  failed: {A.name} {day(2)}: has_rows: 0 rows",
+    ]
