@@ -12,7 +12,9 @@ app = typer.Typer()
 @app.command()
 def verify(
     plan_id: ShadowId = "",
-    accept: Annotated[list[str] | None, typer.Option(help="A line that needs a decision, by name; may be repeated.")] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(help="A line that needs a decision, by name, or several by a pattern: drift raw/*.")
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
     json_: Json = False,
 ) -> None:

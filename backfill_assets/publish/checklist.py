@@ -3,6 +3,7 @@
 A verdict is about the versions of tables that it saw, and no others: whoever publishes compares them with what is there.
 """
 
+import fnmatch
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -107,6 +108,10 @@ class Verdict:
         else:
             return replace(self, accepted={**self.accepted, name: Acceptance(who, reason, at)})
         raise UsageError(f"{why}. Nothing was accepted. Lines that need a decision: {open_names}.")
+
+    def named(self, name: str) -> list[str]:
+        """The undecided lines that a pattern such as `drift raw/*` names; a name without a star is itself."""
+        return fnmatch.filter([line.name for line in self.undecided()], name) if "*" in name else [name]
 
     def with_acceptances_of(self, earlier: "Verdict") -> "Verdict":
         """What was accepted in an earlier verdict on the same versions and code stays accepted."""

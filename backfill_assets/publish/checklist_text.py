@@ -9,6 +9,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish.checklist import Line, Outcome, Result, Verdict
 
+UNDECIDED_SHOWN = 3
 COLUMNS = ("check", "outcome", "figures")
 STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
 
@@ -43,8 +44,11 @@ def ending_lines(verdict: Verdict) -> Iterator[str]:
         yield f"Publish it: `backfill publish {verdict.plan}`."
     if verdict.result == Result.FAILED:
         yield "What failed is mended and built again, not accepted."
-    for line in verdict.undecided():
-        yield f'To accept {line.name}: `backfill verify {verdict.plan} --accept "{line.name}" --reason ...`'
+    undecided = [line.name for line in verdict.undecided()]
+    for name in undecided[:UNDECIDED_SHOWN]:
+        yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
+    if len(undecided) > UNDECIDED_SHOWN:
+        yield f"And {len(undecided) - UNDECIDED_SHOWN} more; a pattern accepts several, as --accept 'drift raw/*'."
 
 
 def _outcome(verdict: Verdict, line: Line) -> str:

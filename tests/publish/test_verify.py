@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.checklist import Line, Outcome, Result, Verdict
 from backfill_assets.publish.publish import Publication
@@ -72,8 +72,10 @@ def test_far_more_rows_than_live_has_need_a_decision_and_once_it_is_taken_the_pl
     publication = Publication(plan, site.workspace, "ada")
     with pytest.raises(Guarded, match="needs a decision"):
         publication.publish("stable", lambda: NOW, verified(plan, site.workspace))
-    names = [each.name for each in verdict.undecided()]
-    Verdicts(str(site.root)).accept(plan.id, names, who="bo", reason="the new rule finds more", at=NOW)
+    verdicts = Verdicts(str(site.root))
+    with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was accepted"):
+        verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
+    verdicts.accept(plan.id, ["row counts *", f"drift {A.name}.n", "drift raw/b*"], who="bo", reason="it finds more", at=NOW)
     assert verdict_of(plan, site.workspace).result == Result.PASSED  # what was accepted stays so on the same versions
     publication.publish("stable", lambda: NOW, verified(plan, site.workspace))
     assert site.values()[D1] == 30
