@@ -13,7 +13,7 @@ app = typer.Typer()
 def verify(
     plan_id: ShadowId = "",
     accept: Annotated[
-        list[str] | None, typer.Option(help="A line that needs a decision, by name, or several by a pattern: drift raw/*.")
+        list[str] | None, typer.Option(help="A line that needs a decision, by name, or several by a pattern: 'drift raw/*'.")
     ] = None,
     reason: Annotated[str, typer.Option(help="Why it is accepted.")] = "",
     json_: Json = False,

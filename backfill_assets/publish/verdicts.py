@@ -40,7 +40,8 @@ class Verdicts:
         return self._read(plan, names[-1]) if names else None
 
     def accept(self, plan: str, names: Sequence[str], *, who: str, reason: str, at: datetime) -> Verdict:
-        """Accept lines of the newest verdict, by name or by a pattern such as `drift raw/*`, all or none; keep it as the newest.
+        """Accept lines of the newest verdict, by name or by a pattern such as `drift raw/*`, all or none. The result is kept as
+        the newest.
 
         UsageError, and nothing is kept, if there is no verdict or a line cannot be accepted.
         """
@@ -48,8 +49,8 @@ class Verdicts:
             verdict = self.newest(plan)
             if verdict is None:
                 raise UsageError(f"Plan {plan} was not verified. Nothing was accepted. Type `backfill verify {plan}`.")
-            for name in [line for name in names for line in verdict.named(name) or [name]]:
-                verdict = verdict.accept(name, who=who, reason=reason, at=at)
+            for line in [line for name in names for line in verdict.named(name) or [name]]:
+                verdict = verdict.accept(line, who=who, reason=reason, at=at)
             self.keep(verdict)
         return verdict
 
