@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Collection
-from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
 from backfill_assets.errors import SettingsError
+from backfill_assets.nearest import nearest
 
 PREFIX = "BACKFILL_"
 # A value of these may hold a password, a token or a key: no message shows it.
@@ -21,8 +21,8 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
     named = {*os.environ, *(dotenv_values(file, encoding="utf-8") if file.is_file() else ())}
     for name in sorted(named - known):
         if name.startswith(PREFIX):
-            (nearest, *_) = [*get_close_matches(name, sorted(known)), "one of those in the README"]
-            raise SettingsError(f"{name} is not a setting. Nothing was started. Did you mean {nearest}? Otherwise take it out.")
+            meant = nearest(name, known) or "one of those in the README"
+            raise SettingsError(f"{name} is not a setting. Nothing was started. Did you mean {meant}? Otherwise take it out.")
 
 
 def secrets_in(remote: str) -> list[str]:

@@ -23,12 +23,13 @@ ARROWS = {
     "calendar": "",
     "pyproject": "",
     "setting_examples": "",
-    "setting_names": "",
+    "nearest": "",
+    "setting_names": "nearest",
     "settings": "pyproject setting_examples setting_names",
     "quality": "spark",
     "sources": "spark",
     "lake": "setting_names settings spark",
-    "tables": "quality sources",
+    "tables": "nearest quality sources",
     "datasets": "quality sources tables root spark",
     "project": "tables",
     "reading": "lake settings tables spark",
@@ -45,7 +46,8 @@ ARROWS = {
     ),
     "code_location": "orchestration workspace dagster",
     "cli": (
-        "dagster_client datasets lake plan publish pyproject rebuild reconcile servers setting_names settings step workspace"
+        "dagster_client datasets lake nearest plan publish pyproject rebuild reconcile servers setting_names settings step "
+        "workspace"
     ),
 }
 OPEN_TO_ALL = {"errors", "calendar"}

@@ -96,6 +96,7 @@ app.add_typer(release_verbs.app)
 def log(
     table: Annotated[str, typer.Argument(help="One table, under its present or a former name; all if not given.")] = "",
     day: Annotated[str, typer.Argument(help="Days: A, A..B, A,B..C or `last 7`; their builds are printed in full.")] = "",
+    target: Target = "",
     plan: Annotated[str, typer.Option(help="Builds of one plan.")] = "",
     of_run: Annotated[str, typer.Option("--run", help="Builds of one run, by its id or the beginning of it.")] = "",
     last: Annotated[int, typer.Option(min=0, help="Only this many runs, the latest ones; 0 for all.")] = 0,
@@ -104,7 +105,7 @@ def log(
     """Show who rebuilt what, when, why, from which code and inputs, and in which commit. Reads only the lake."""
     from backfill_assets.cli.log import run
 
-    raise typer.Exit(run(table, day, plan=plan, of_run=of_run, last=last, as_json=json_))
+    raise typer.Exit(run(table, day, target=target, plan=plan, of_run=of_run, last=last, as_json=json_))
 
 
 @app.command()

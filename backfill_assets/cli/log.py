@@ -14,6 +14,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.audit_trail import BuildFilter, Line, lines_by_run, select
 from backfill_assets.lake.record import COMMITTED, Build, short
 from backfill_assets.lake.recovery import build_history, key, tables_in
+from backfill_assets.nearest import did_you_mean
 from backfill_assets.workspace import Workspace, open_workspace
 
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
@@ -27,13 +28,16 @@ NOT_RECORDED = "not in the ledger; if the run has ended, it crashed before recor
 LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
-def run(table: str, day: str, *, plan: str, of_run: str, last: int, as_json: bool) -> int:
+def run(table: str, day: str, *, target: str = "", plan: str, of_run: str, last: int, as_json: bool) -> int:
     workspace = open_workspace(only_reading=True)
     ledger = workspace.lake.ledger
     if LOOKS_LIKE_DAYS.match(table) and not day:
         table, day = "", table
+    if table and target:
+        raise UsageError("A table and --target exclude each other. Nothing was read. Leave one out.")
+    tables = [each.name for each in workspace.named(target)] if target else known_tables(table, workspace)
     in_full = bool(day) or as_json
-    history = build_history(ledger, known_tables(table, workspace), None if in_full else SHORT_COLUMNS)
+    history = build_history(ledger, tables, None if in_full else SHORT_COLUMNS)
     builds = history.builds()
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, BuildFilter(days, plan, of_run, last))
@@ -49,7 +53,10 @@ def known_tables(table: str, workspace: Workspace) -> list[str]:
     """The table named, or all: those of the project, and those in the ledger under names they no longer have."""
     names = list(dict.fromkeys([*workspace.names, *tables_in(workspace.lake.ledger)]))
     if table and table not in names:
-        raise UsageError(f"There is no table {table}, and no build of one is recorded. The tables are {', '.join(names)}.")
+        raise UsageError(
+            f"There is no table {table}, and no build of one is recorded.{did_you_mean(table, names)} The tables are "
+            f"{', '.join(names)}."
+        )
     return [table] if table else names
 
 

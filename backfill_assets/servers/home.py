@@ -120,8 +120,8 @@ def only_servers(settings: Settings, log: Callable[[str], None] = print) -> Iter
         record = servers_record(home)
         where = f" at {record.url} (process {record.up.pid})" if record else ""
         raise UsageError(
-            f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them with Ctrl-C first; "
-            "or set BACKFILL_HOME to another folder."
+            f"Servers already run on {home}{where}. Nothing was started. Use those, or stop them first: "
+            "`backfill down`; or set BACKFILL_HOME to another folder."
         ) from None
     try:
         _end_leftovers(home, log)

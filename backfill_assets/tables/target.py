@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from backfill_assets.errors import UsageError
+from backfill_assets.nearest import did_you_mean
 from backfill_assets.tables.declaration import Table
 
 QUOTED = r"""(?P<quote>["']?)(?P<name>[^+"':]+)(?P=quote)"""
@@ -30,8 +31,10 @@ def _named(part: str, tables: Sequence[Table]) -> set[str]:
     by_layer = how is not None and how["kind"] == "group"
     matching = [each for each in tables if how and fnmatchcase(_layer(each) if by_layer else each.name, how["name"])]
     if not how or not matching:
+        names = [table.name for table in tables]
         raise UsageError(
-            f"There is no table {part}. Nothing was started. The tables are {', '.join(table.name for table in tables)}. "
+            f"There is no table {part}.{did_you_mean(part.strip('+'), names)} Nothing was started. The tables are "
+            f"{', '.join(names)}. "
             "Patterns work too: raw/*, +NAME with what is upstream, NAME+ with what is downstream, group:raw."
         )
     chosen = {table.name for table in matching}

@@ -140,3 +140,9 @@ def test_looking_leaves_the_lake_as_it_was(home):
     before = {path: path.stat().st_mtime_ns for path in (home / "lake").rglob("*")}
     log("2019-08-15", home=home)
     assert {path: path.stat().st_mtime_ns for path in (home / "lake").rglob("*")} == before
+
+
+def test_tables_may_be_named_as_for_every_other_verb(home):
+    assert log("--target", "staging/outages", home=home).stdout == log(NAME, home=home).stdout != ""
+    assert "exclude each other" in str(log(NAME, "--target", NAME, home=home).exception)
+    assert f"no build of one is recorded. Did you mean {NAME}? The tables are" in str(log(f"{NAME}x", home=home).exception)

@@ -31,7 +31,9 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address_of_the_
     with only_servers(settings):
         record.write(settings.home)
         with (
-            pytest.raises(UsageError, match=rf"already run on .* at http://127.0.0.1:3111 \(process {os.getpid()}\)"),
+            pytest.raises(
+                UsageError, match=rf"already run on .* at http://127.0.0.1:3111 \(process {os.getpid()}\).*`backfill down`"
+            ),
             only_servers(settings),
         ):
             pass

@@ -39,3 +39,9 @@ def test_what_names_no_table_is_refused_with_the_tables_and_what_works(target):
         UsageError, match=r"There is no table .*Nothing was started. The tables are raw/.* Patterns work too: raw"
     ):
         tables_named(target, TABLES)
+
+
+@pytest.mark.parametrize("typed", ["raw/outage_event", "+raw/outage_evnets", "outage_events+"])
+def test_the_table_that_was_meant_is_asked_for(typed):
+    with pytest.raises(UsageError, match=r"There is no table .*\. Did you mean raw/outage_events\? Nothing was started\."):
+        tables_named(typed, TABLES)
