@@ -3,14 +3,13 @@
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as csv
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from backfill_assets.cli import exit_codes
@@ -34,7 +33,9 @@ def run(table: str, file: Path, partitions: str, *, number: int | None, channel:
     days = workspace.calendar.select(partitions) if partitions else None
     releases = Releases(workspace.lake.root)
     release = releases.of_channel(channel) if number is None else releases.readable(number)
-    rows = write(ReleasedTable(workspace.lake.root, release, table).dataset(days), file, overwrite=overwrite)
+    released = ReleasedTable(workspace.lake.root, release, table)
+    key = next((each.key for each in workspace.tables if each.name == table), ())
+    rows = write(released.dataset(days).schema, released.batches(key, days), file, overwrite=overwrite)
     if as_json:
         print(json.dumps({"file": str(file), "rows": rows, "table": table, "release": release.number}))
     else:
@@ -52,17 +53,17 @@ def refuse_file(file: Path, overwrite: bool) -> None:
         raise UsageError(f"There is no folder {file.parent}. Nothing was written. Make it, or name another file.")
 
 
-def write(rows: ds.Dataset, file: Path, *, overwrite: bool) -> int:
-    """Write the rows to `file`, which appears when it is complete; how many they are."""
-    nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
+def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: Path, *, overwrite: bool) -> int:
+    """Write the rows to `file` as they come; it appears when it is complete. How many they are."""
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if file.suffix == ".csv" and nested:
         raise UsageError(
             f"CSV has no lists and maps, which {', '.join(nested)} holds. Nothing was written. Name a .parquet file."
         )
     beside, count = file.with_name(f".{file.name}.{secrets.token_hex(4)}"), 0
     try:
-        with WRITERS[file.suffix](beside, rows.schema) as writer:
-            for batch in rows.to_batches():
+        with WRITERS[file.suffix](beside, schema) as writer:
+            for batch in batches:
                 writer.write_batch(batch)
                 count += batch.num_rows
         with beside.open("rb") as written:

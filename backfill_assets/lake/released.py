@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -53,6 +53,16 @@ class ReleasedTable:
                 "Read it with a Spark session, `read(..., spark=spark)`."
             ) from None
 
+    def batches(self, key: Sequence[str] = (), days: Days = None) -> Iterator[pa.RecordBatch]:
+        """The same rows in order, by day and within it by `key` (without one, by all columns that have an order), a day at a
+        time in memory."""
+        rows = self.dataset(days)
+        columns = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
+        order = [(name, "ascending") for name in (key if set(key) <= set(columns) else ()) or columns]
+        for day in self._days(days):
+            of_day = pc.field(self._column).is_null() if day is None else pc.field(self._column) == pa.scalar(day)
+            yield from rows.to_table(filter=of_day).sort_by(order).to_batches()
+
     def frame(self, spark: SparkSession, days: Days = None) -> DataFrame:
         """The same rows in `spark`; the same errors, but Spark reads deletion vectors and renamed columns too."""
         self._refuse_gone_files(days)
@@ -94,6 +104,13 @@ class ReleasedTable:
         if len(columns) != 1:
             raise TableUnreadable(f"{self._which} is not partitioned by its day. Nothing was read. Leave out the days.")
         return str(columns[0])
+
+    def _days(self, days: Days) -> list[date | None]:
+        """The days that have files, those without a day last."""
+        listed = pa.table(self._log.get_add_actions(flatten=True))
+        there = set(listed[f"partition.{self._column}"].to_pylist()) if listed.num_rows else set()
+        wanted = there if days is None else there & set(days)
+        return sorted(wanted, key=lambda day: (day is None, day or date.min))
 
     def _refuse_gone_files(self, days: Days) -> None:
         """TableUnreadable if data files of these days are gone. Vacuum never removes those of the newest version."""
