@@ -57,8 +57,7 @@ class Settings(BaseSettings):
 
     # Days that no plan may rebuild: closed books, days somebody signed.
     protected_days: str = ""
-    # About a quarter of data: more than that is seldom rebuilt by mistake, and seldom without thinking.
-    ask_above_days: int = Field(default=100, ge=0)
+    ask_above_days: int = Field(default=100, ge=0)  # a quarter of data: more is seldom rebuilt without thinking
     rollback_days: int = Field(default=30, ge=1, le=400)  # `backfill maintain` keeps files as long; tables keep commits 400
     # What an hour of this machine or cluster costs, in whatever money; a plan then says what it will cost.
     price_per_hour: float | None = Field(default=None, ge=0)

@@ -36,20 +36,24 @@ ARROWS = {
     "workspace": "lake project pyproject settings sources tables",
     "step": "lake quality sources tables workspace spark",
     "plan": "lake step tables workspace",
-    "publish": "lake plan quality tables workspace",
+    "publish": "lake plan tables workspace",
+    "diff": "lake plan tables workspace",
+    "verify": "diff lake plan publish quality tables workspace",
     "dagster_client": "",
     "rebuild": "dagster_client lake plan reconcile workspace",
     "reconcile": "dagster_client lake tables",
     "servers": "dagster_client lake pyproject settings",
     "orchestration": (
-        "dagster_client lake plan publish rebuild reconcile servers setting_names settings step tables workspace dagster spark"
+        "dagster_client diff lake plan publish rebuild reconcile servers setting_names settings step tables verify workspace "
+        "dagster spark"
     ),
     "code_location": "orchestration workspace dagster",
     "cli": (
-        "dagster_client datasets lake nearest plan publish pyproject rebuild reconcile servers setting_names settings step "
-        "workspace"
+        "dagster_client datasets diff lake nearest plan publish pyproject rebuild reconcile servers setting_names settings "
+        "step verify workspace"
     ),
 }
+SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile")
 OPEN_TO_ALL = {"errors", "calendar"}
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 
@@ -110,7 +114,7 @@ def test_every_package_has_its_arrows_and_they_make_no_circle():
         ),
         pytest.param(["backfill_assets.cli.app"], {"dagster", "pyspark"}, id="the command line loads no Dagster, no Spark"),
         pytest.param(
-            [f"backfill_assets.{path.parent.name}.{path.stem}" for name in ("plan", "publish", "rebuild", "reconcile")
+            [f"backfill_assets.{path.parent.name}.{path.stem}" for name in SPARKLESS
              for path in sorted((PACKAGE / name).glob("*.py"))],
             {"dagster", "pyspark", "backfill_assets.datasets"},
             id="plans and rebuilds load neither Dagster nor Spark nor a dataset",

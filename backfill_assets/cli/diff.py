@@ -13,11 +13,11 @@ from rich.table import Table
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.diff import diff_text
+from backfill_assets.diff.comparison import Comparison
+from backfill_assets.diff.diff import Diff
+from backfill_assets.diff.diff_html import page
 from backfill_assets.errors import UsageError
-from backfill_assets.publish import diff_text
-from backfill_assets.publish.comparison import Comparison
-from backfill_assets.publish.diff import Diff
-from backfill_assets.publish.diff_html import page
 from backfill_assets.workspace import open_workspace
 
 NUMBERS = slice(2, 7)

@@ -16,10 +16,10 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.text import not_reported, published_lines
-from backfill_assets.publish.verified import verified
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.servers.home import dagster_of
+from backfill_assets.verify.verified import verified
 from backfill_assets.workspace import Workspace, open_workspace
 
 

@@ -78,6 +78,6 @@ def diff(
     Rows added, removed and changed by key, per day and column, with examples. Reads the lake, and keeps the answer in it.
     """
     from backfill_assets.cli.diff import run
-    from backfill_assets.publish.comparison import Comparison
+    from backfill_assets.diff.comparison import Comparison
 
     raise typer.Exit(run(Comparison(first, second, table, days), html=html, check=check, as_json=json_))

@@ -9,11 +9,11 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.checklist import contents
-from backfill_assets.publish.checklist_text import ending_lines, terminal_table
-from backfill_assets.publish.verdicts import Verdicts
-from backfill_assets.publish.verify import verify
 from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.verify.checklist import contents
+from backfill_assets.verify.checklist_text import ending_lines, terminal_table
+from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verify import verify
 from backfill_assets.workspace import open_workspace
 
 

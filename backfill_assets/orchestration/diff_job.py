@@ -5,13 +5,13 @@ from typing import Any
 from dagster import Config, JobDefinition, MetadataValue, OpExecutionContext, in_process_executor, job, op
 from pydantic import Field
 
+from backfill_assets.diff import diff_text as text
+from backfill_assets.diff.comparison import Comparison
+from backfill_assets.diff.diff import Diff
+from backfill_assets.diff.diff_html import page
+from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.publish import diff_text as text
-from backfill_assets.publish.comparison import Comparison
-from backfill_assets.publish.diff import Diff
-from backfill_assets.publish.diff_html import page
-from backfill_assets.publish.diff_store import Diffs
 from backfill_assets.workspace import Workspace
 
 

@@ -16,11 +16,11 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish import text
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.verified import verified
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
+from backfill_assets.verify.verified import verified
 from backfill_assets.workspace import Workspace
 
 

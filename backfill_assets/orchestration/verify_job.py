@@ -8,10 +8,10 @@ from pydantic import Field
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.checklist_text import ending_lines, markdown
-from backfill_assets.publish.verdicts import Verdicts
-from backfill_assets.publish.verify import verify
 from backfill_assets.rebuild.launch import utc_now
+from backfill_assets.verify.checklist_text import ending_lines, markdown
+from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verify import verify
 from backfill_assets.workspace import Workspace
 
 

@@ -57,8 +57,8 @@ def days() -> list[date]:
 
 
 def ours(root: str) -> tuple[float, float]:
-    from backfill_assets.publish.diff_tables import TablePair, diff_tables
-    from backfill_assets.publish.side import Side
+    from backfill_assets.diff.diff_tables import TablePair, diff_tables
+    from backfill_assets.diff.side import Side
 
     started, used = time.monotonic(), time.process_time()
     before, after = (Side(f"{root}/{side}", "outage_day", DAYS - 1) for side in SIDES)

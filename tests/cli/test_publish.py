@@ -6,10 +6,10 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.checklist import Line, Outcome, Verdict
 from backfill_assets.publish.conflicts import state_of
-from backfill_assets.publish.verdicts import Verdicts
-from backfill_assets.publish.verified import versions_of
+from backfill_assets.verify.checklist import Line, Outcome, Verdict
+from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verified import versions_of
 from backfill_assets.workspace import open_workspace
 from tests.cli.test_on_a_terminal import on_a_terminal
 from tests.cli.test_run import REJECTED, backfill, refused

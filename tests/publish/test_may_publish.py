@@ -7,13 +7,13 @@ import pytest
 from backfill_assets.errors import Conflict, Guarded, UsageError
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.checklist import Line, Outcome, Verdict
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
-from backfill_assets.publish.verdicts import Verdicts
-from backfill_assets.publish.verified import verified, versions_of
+from backfill_assets.verify.checklist import Line, Outcome, Verdict
+from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verified import verified, versions_of
 from tests.publish.site import DAYS, NOW, A, Site
 
 D0, D1, D2, D3 = DAYS

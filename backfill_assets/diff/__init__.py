@@ -1,0 +1,1 @@
+"""Which rows differ between two versions of tables: values, comparison, words."""

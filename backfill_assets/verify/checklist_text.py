@@ -1,0 +1,62 @@
+"""A verdict in words, for the terminal and for a run's metadata alike."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from backfill_assets.calendar import ranges
+from backfill_assets.plan.text import markdown_table
+from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
+
+UNDECIDED_SHOWN = 3
+COLUMNS = ("check", "outcome", "figures")
+STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
+
+
+def rows(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """A row a line: its name, what it came to, its figures and who accepted it."""
+    return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
+
+
+def terminal_table(verdict: Verdict) -> Table:
+    """The same for a terminal; figures are wrapped, never cut off, and brackets in them are no markup."""
+    table = Table(title=f"plan {verdict.plan}: {verdict.result}")
+    for column in COLUMNS:
+        table.add_column(column, overflow="fold")
+    for line, row in zip(verdict.lines, rows(verdict), strict=True):
+        style = STYLES.get(Outcome.PASSED if line.name in verdict.accepted else line.outcome, "")
+        table.add_row(*map(Text, row), style=style if line.outcome != Outcome.PASSED else "")
+    return table
+
+
+def markdown(verdict: Verdict) -> str:
+    """The same for Dagster's UI, with the lines that say how it ended below."""
+    return "\n\n".join([markdown_table(COLUMNS, rows(verdict)), *ending_lines(verdict)])
+
+
+def ending_lines(verdict: Verdict) -> Iterator[str]:
+    """What the checklist comes to, and what to type next."""
+    counts = {outcome: sum(line.outcome == outcome for line in verdict.lines) for outcome in Outcome}
+    counted = ", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n)
+    yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
+    if verdict.passed:
+        yield f"Publish it: `backfill publish {verdict.plan}`."
+    if verdict.result == Result.FAILED:
+        yield "What failed is mended and built again, not accepted."
+    undecided = [line.name for line in verdict.undecided()]
+    for name in undecided[:UNDECIDED_SHOWN]:
+        yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
+    if len(undecided) > UNDECIDED_SHOWN:
+        yield f"And {len(undecided) - UNDECIDED_SHOWN} more; a pattern accepts several, as --accept 'drift raw/*'."
+
+
+def _outcome(verdict: Verdict, line: Line) -> str:
+    return "accepted" if line.name in verdict.accepted else line.outcome.value
+
+
+def _figures(verdict: Verdict, line: Line) -> str:
+    days = f" ({ranges(line.days)})" if line.days else ""
+    accepted = verdict.accepted.get(line.name)
+    by = f". Accepted by {accepted.who}: {accepted.reason}" if accepted else ""
+    return f"{line.figures}{days}{by}"

@@ -1,0 +1,133 @@
+"""Lines of the checklist that the builds of a table's days answer, as the ledgers have them: no row is read."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from statistics import median
+
+from backfill_assets.calendar import ranges
+from backfill_assets.lake.record import Build
+from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
+from backfill_assets.verify.checklist import Line, Outcome
+
+EXAMPLES_SHOWN = 3
+NOTHING_CHANGED = "nothing to compare: live has none of these days, or the same rows"
+Builds = Mapping[date, Build]
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """How many rows a rebuilt day may have without anybody looking at it: as multiples of what live has of the same day or, of
+    a day that live does not have, of the median of the 28 days before it."""
+
+    of_live: Bounds = (0.8, 1.25)
+    of_usual: Bounds = (0.2, 5.0)
+
+
+def days_built(table: str, days: Collection[date], last: Builds) -> Line:
+    """Every day of the plan is built, and its last build did not fail. `last`: the last build of each day, whatever became of
+    it."""
+    failed = {day: last[day] for day in sorted(days) if day in last and not last[day].succeeded}
+    missing = sorted(day for day in days if day not in last)
+    figures = f"{len(days) - len(failed) - len(missing)} of {len(days)} days built"
+    for day, build in list(failed.items())[:EXAMPLES_SHOWN]:
+        figures += f"; {day} {build.outcome}: {build.message.strip().partition(chr(10))[0]}"
+    if len(failed) > EXAMPLES_SHOWN:
+        figures += f"; {len(failed)} days failed: {ranges(failed)}"
+    if missing:
+        figures += f"; not built: {ranges(missing)}"
+    return _line("days built", table, figures, [*failed, *missing])
+
+
+def planned_code(table: str, code: str, accepted: Builds) -> Line:
+    """Every day was built by the code version `code`, which the plan was made for."""
+    others = sorted(day for day, build in accepted.items() if build.code_version != code)
+    versions = Counter(build.code_version for build in accepted.values())
+    counted = ", ".join(f"{version} on {n} day(s)" for version, n in versions.most_common())
+    return _line("code version", table, f"planned {code}; built by {counted or 'none'}", others)
+
+
+def row_counts(table: str, rebuilt: Builds, live: Builds, bounds: RowBounds | None = None) -> Line:
+    """The rows of each rebuilt day, against those of the same day in live; of a day that live does not have, against the median
+    of the 28 days before it.
+
+    A day as unusual as it is in live already needs nobody's decision. `live` has the accepted builds of all days; of the days
+    before, those that were rebuilt count as rebuilt, and fewer than 7 say nothing.
+    """
+    bounds, rows = bounds or RowBounds(), {day: build.rows for day, build in {**live, **rebuilt}.items()}
+    outside: dict[date, str] = {}
+    for day, build in sorted(rebuilt.items()):
+        for expected, (low, high), what in _expected(day, live, rows, bounds):
+            if not low * expected <= build.rows <= high * expected:
+                outside[day] = f"{day} {build.rows:,} rows, {expected:,.0f} {what}"
+    figures = (
+        f"{sum(build.rows for build in rebuilt.values()):,} rows in {len(rebuilt)} day(s), "
+        f"{sum(live[day].rows for day in rebuilt if day in live):,} in live; a day may have {bounds.of_live[0]:g} to "
+        f"{bounds.of_live[1]:g} times live's, a new one {bounds.of_usual[0]:g} to {bounds.of_usual[1]:g} times the usual"
+    )
+    return _line("row counts", table, _with_examples(figures, outside), outside, Outcome.DECISION)
+
+
+def _expected(day: date, live: Builds, rows: Mapping[date, int], bounds: RowBounds) -> Iterator[tuple[float, Bounds, str]]:
+    """What the rows of a day are held against, by which bounds, and what it is called; nothing if nothing is known."""
+    before = [rows[d] for n in range(1, TRAILING_DAYS + 1) if (d := day - timedelta(days=n)) in rows]
+    if day in live:
+        yield live[day].rows, bounds.of_live, "in live"
+    elif len(before) >= ENOUGH_TRAILING_DAYS:
+        yield median(before), bounds.of_usual, "usual"
+
+
+def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -> list[Line]:
+    """The share of nulls in each column, before and after, over the days that changed; a line more for each column whose share
+    moved by more than `warn`."""
+    days, name = changed_days(rebuilt, live), "null shares"
+    if not days:
+        return [Line(f"{name} {table}", Outcome.SKIPPED, NOTHING_CHANGED, table)]
+    after, before = (_shares([side[day] for day in days]) for side in (rebuilt, live))
+    moved = {
+        c: f"{before[c]:.1%} before, {share:.1%} now" for c, share in after.items() if abs(share - before.get(c, share)) > warn
+    }
+    figures = f"{len(after.keys() & before.keys())} columns over {len(days)} changed day(s); at most {warn:.1%} apart"
+    for what, columns in (("new", after.keys() - before.keys()), ("gone", before.keys() - after.keys())):
+        figures += f"; {what}: {', '.join(sorted(columns))}" if columns else ""
+    lines = [Line(f"{name} {table}.{column}", Outcome.DECISION, said, table) for column, said in moved.items()]
+    figures += f"; farther: {', '.join(moved)}" if moved else ""
+    return [Line(f"{name} {table}", Outcome.PASSED, figures, table), *lines]
+
+
+def _shares(builds: Sequence[Build]) -> dict[str, float]:
+    """Of each column, the share of nulls in the rows of all these days; a day without rows has no nulls to count."""
+    rows, nulls = sum(build.rows for build in builds), Counter[str]()
+    for build in builds:
+        nulls.update(build.nulls)
+    return {column: count / rows if rows else 0.0 for column, count in nulls.items()}
+
+
+def changed_days(rebuilt: Builds, live: Builds) -> list[date]:
+    """The days that both have, with other rows: what is compared is not watered down by days that are as they were."""
+    return sorted(day for day in rebuilt if day in live and rebuilt[day].fingerprint != live[day].fingerprint)
+
+
+def changes(table: str, rebuilt: Builds, live: Builds) -> Line:
+    """What a publish would change, by the days' fingerprints: it passes always."""
+    changed, new = changed_days(rebuilt, live), [day for day in rebuilt if day not in live]
+    rows = sum(build.rows for build in rebuilt.values())
+    before = sum(live[day].rows for day in rebuilt if day in live)
+    figures = (
+        f"{len(rebuilt)} days: {len(changed)} changed, {len(rebuilt) - len(changed) - len(new)} as in live, {len(new)} new; "
+        f"{before:,} rows become {rows:,} ({rows - before:+,})"
+    )
+    return _line("changes", table, figures, [])
+
+
+def _with_examples(figures: str, examples: Mapping[date, str]) -> str:
+    more = [f"and {len(examples) - EXAMPLES_SHOWN} more days"] if len(examples) > EXAMPLES_SHOWN else []
+    return "; ".join([figures, *list(examples.values())[:EXAMPLES_SHOWN], *more])
+
+
+def _line(check: str, table: str, figures: str, days: Iterable[date], otherwise: Outcome = Outcome.FAILED) -> Line:
+    """A line that passes if no day is left over."""
+    at_fault = tuple(sorted(days))
+    return Line(f"{check} {table}", otherwise if at_fault else Outcome.PASSED, figures, table, at_fault)

@@ -1,0 +1,195 @@
+"""Two versions of a day compared row by row, against a comparison in plain Python."""
+
+import math
+from collections import Counter
+from decimal import Decimal
+from itertools import product
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backfill_assets.diff.compare_day import Totals, compare_day
+from backfill_assets.diff.diff import Example, NumberChanges, ValueChange
+
+DAY = "2019-09-01"
+KINDS = {
+    "k1": pa.string(),
+    "k2": pa.int32(),
+    "n": pa.int64(),
+    "x": pa.float64(),
+    "s": pa.string(),
+    "b": pa.bool_(),
+    "l": pa.list_(pa.float64()),
+    "r": pa.struct([("a", pa.int64()), ("l", pa.list_(pa.string()))]),
+    "m": pa.map_(pa.string(), pa.int64()),
+}
+FLOATS = [None, 0.0, -0.0, 1.5, math.nan, math.inf]
+VALUES: dict[str, list[Any]] = {
+    "k1": [None, "a", "b", ""],
+    "k2": [None, 0, 1, 2],
+    "n": [None, 0, 1, -(2**62), 2**62],
+    "x": FLOATS,
+    "s": [None, "", "u", "v"],
+    "b": [None, True, False],
+    "l": [None, *(list(of) for n in range(3) for of in product(FLOATS, repeat=n))],
+    "r": [None, *({"a": a, "l": of} for a in (None, 1) for of in (None, [], ["q"], ["q", "q"]))],
+    "m": [None, [], [("p", 1)], [("p", 1), ("q", 2)], [("q", 2), ("p", 1)], [("p", 2), ("q", 1)]],
+}
+KEYS = list(product(VALUES["k1"], VALUES["k2"]))
+Rows = list[dict[str, Any]]
+
+
+def days(random: Random) -> tuple[pa.Table, pa.Table]:
+    """Both sides with the key, which may repeat, and with columns that one of them may lack."""
+    others = [name for name in KINDS if name[0] != "k"]
+    columns, repeats = random.sample(others, random.randrange(4)), random.random() < 0.3
+    after = random.choice([columns, columns, random.sample(others, 2)])
+    return side(random, columns, repeats), side(random, after, repeats)
+
+
+def side(random: Random, columns: list[str], repeats: bool) -> pa.Table:
+    size = random.choice([0, 3, 10, 16])
+    keys = random.choices(KEYS, k=size) if repeats else random.sample(KEYS, size)
+    rows = [{"k1": k1, "k2": k2} | {name: random.choice(VALUES[name]) for name in columns} for k1, k2 in keys]
+    return pa.Table.from_pylist(rows, pa.schema([(name, KINDS[name]) for name in ("k1", "k2", *columns)]))
+
+
+def plain(value: Any, kind: pa.DataType) -> Any:
+    """A value that equals another one exactly if the two are the same to a reader."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return tuple(sorted((name, plain(each, kind.item_type)) for name, each in value))
+    if pa.types.is_list(kind):
+        return ("list", *(plain(each, kind.value_type) for each in value))
+    if pa.types.is_struct(kind):
+        return tuple(plain(value[field.name], field.type) for field in kind)
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def rows_of(table: pa.Table, names: list[str]) -> Rows:
+    return [{name: plain(row.get(name), KINDS[name]) for name in names} for row in table.to_pylist()]
+
+
+def by_key(rows: Rows, key: list[str] | None) -> dict[Any, Rows]:
+    groups: dict[Any, Rows] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in key or ()), []).append(row)
+    return groups
+
+
+def in_python(before: pa.Table, after: pa.Table, key: list[str] | None) -> tuple[Counter[str], Counter[str]]:
+    """The figures of the day, and of each column how many rows changed."""
+    names = list(dict.fromkeys([*before.column_names, *after.column_names]))
+    old, new = (by_key(rows_of(table, names), key) for table in (before, after))
+    figures, columns = Counter(rows_before=before.num_rows, rows_after=after.num_rows), Counter[str]()
+    for of_key in {**old, **new}:
+        ours, theirs = old.get(of_key, []), new.get(of_key, [])
+        if key is not None and len(ours) == len(theirs) == 1:
+            differing = [name for name in names if ours[0][name] != theirs[0][name]]
+            columns.update(differing)
+            figures.update({"changed" if differing else "unchanged": 1})
+            continue
+        same = (Counter(tuple(row.values()) for row in ours) & Counter(tuple(row.values()) for row in theirs)).total()
+        figures.update(added=len(theirs) - same, removed=len(ours) - same, unchanged=same)
+        if key is not None:
+            figures.update(repeated_keys_before=int(len(ours) > 1), repeated_keys_after=int(len(theirs) > 1))
+    return +figures, columns
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.sampled_from([["k1", "k2"], ["k1"], [], None]))
+def test_any_two_days_are_compared_as_plain_python_compares_them(seed, key):
+    before, after = days(Random(seed))
+    diff = compare_day(DAY, before, after, key or [], key is not None, Totals())
+    figures, columns = in_python(before, after, key)
+    ours = Counter({name: value for name, value in vars(diff).items() if isinstance(value, int)})
+    assert +ours == figures
+    assert {column.name: column.changed for column in diff.columns} == columns
+    assert diff.rows_before == diff.removed + diff.changed + diff.unchanged
+    assert diff.rows_after == diff.added + diff.changed + diff.unchanged
+
+
+def test_the_distribution_of_a_number_is_of_after_minus_before_and_other_changes_are_counted_apart():
+    before = pa.table({"k": range(6), "n": [1, 2, 3, 4, None, 6]})
+    after = pa.table({"k": range(6), "n": [1, 12, 2, 104, 5, None]})
+    totals = Totals()
+    (column,) = compare_day(DAY, before, after, ["k"], True, totals).columns
+    assert column.changed == 5
+    assert column.numbers == NumberChanges(
+        up=2, down=1, other=2, least=-1, median=10, mean=109 / 3, most=100, sum_before=9, sum_after=118
+    )
+    assert totals.columns["n"].column().examples[:2] == (Example(DAY, {"k": 1}, 2, 12), Example(DAY, {"k": 2}, 3, 2))
+
+
+def test_large_integers_are_subtracted_exactly():
+    before, after = pa.table({"k": [1, 2], "n": [2**60, -(2**63)]}), pa.table({"k": [1, 2], "n": [2**60 + 1, 2**63 - 1]})
+    (column,) = compare_day(DAY, before, after, ["k"], True, Totals()).columns
+    assert column.numbers
+    assert (column.numbers.up, column.numbers.least, column.numbers.most) == (2, 1, 2.0**64)
+
+
+def test_the_most_frequent_changes_of_what_is_no_number_come_first():
+    old, new = ["x", "x", "x", None, "y", "z", "a", "b"], ["y", "y", "q", "y", "x", "x", "c", "d"]
+    before, after = (pa.table({"k": range(8), "s": values}) for values in (old, new))
+    (column,) = compare_day(DAY, before, after, ["k"], True, Totals()).columns
+    assert column.numbers is None
+    assert column.frequent[0] == ValueChange("x", "y", 2)
+    assert len(column.frequent) == 5
+    assert {each.rows for each in column.frequent[1:]} == {1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        pytest.param(pa.array([1, 2], pa.int32()), pa.array([1, 3], pa.int64()), 1, id="integers of two sizes"),
+        pytest.param(pa.array([1, 2]), pa.array([1.0, 2.5]), 1, id="an integer and a double"),
+        pytest.param(pa.array([1, 2]), pa.array(["1", "3"]), 1, id="a number and its text"),
+        pytest.param(pa.array([Decimal("1.00"), Decimal("2.00")]), pa.array([1, 3]), 1, id="a decimal and an integer"),
+        pytest.param(pa.array([0, 1], pa.date32()), pa.array([0, 1], pa.timestamp("us", "UTC")), 1, id="a day and a time"),
+        pytest.param(pa.array([1, 2]), pa.array([[1], [2]]), 2, id="nothing in common: every row"),
+        pytest.param(pa.array([{"a": 1}, {"a": 2}]), pa.array([{"a": 1, "b": None}, {"a": 2, "b": "x"}]), 1, id="a new field"),
+        pytest.param(pa.array([None, None]), pa.array([None, "x"]), 1, id="a column that was always null"),
+    ],
+)
+def test_a_column_whose_type_changed_is_compared_by_value_where_the_types_have_one_in_common(before, after, changed):
+    old, new = (pa.table({"k": ["a", "b"], "v": values}) for values in (before, after))
+    diff = compare_day(DAY, old, new, ["k"], True, Totals())
+    assert (diff.changed, diff.unchanged, diff.added, diff.removed) == (changed, 2 - changed, 0, 0)
+
+
+def test_examples_are_the_same_whatever_the_order_of_the_rows():
+    before = pa.table({"k": [f"{n:03}" for n in range(300)], "n": range(300), "s": [f"{n}" for n in range(300)]})
+    after = pa.table({"k": [f"{n:03}" for n in range(290)], "n": range(1, 291), "s": [f"-{n}" for n in range(290)]})
+    one, other, shuffled = Totals(), Totals(), [n * 7 % 300 for n in range(300)]
+    compare_day(DAY, before, after, ["k"], True, one)
+    compare_day(DAY, before.take(shuffled), after.take([n for n in shuffled[::-1] if n < 290]), ["k"], True, other)
+    for totals in (one, other):
+        assert [row.values["k"] for row in totals.removed_rows] == ["290", "291", "292"]
+    assert [c.column() for c in one.columns.values()] == [c.column() for c in other.columns.values()]
+    assert [each.key for each in one.columns["s"].examples] == [{"k": "000"}, {"k": "001"}, {"k": "002"}]
+
+
+def test_keys_that_repeat_on_both_sides_multiply_nothing():
+    before, after = pa.table({"k": ["a"] * 1000, "n": range(1000)}), pa.table({"k": ["a"] * 1000, "n": range(1, 1001)})
+    diff = compare_day(DAY, before, after, ["k"], True, Totals())
+    assert (diff.unchanged, diff.added, diff.removed, diff.changed) == (999, 1, 1, 0)
+    assert (diff.repeated_keys_before, diff.repeated_keys_after) == (1, 1)
+
+
+def test_a_key_column_that_one_side_lacks_is_null_there():
+    diff = compare_day(DAY, pa.table({"n": [1, 2]}), pa.table({"k": ["a", None], "n": [1, 2]}), ["k"], True, Totals())
+    assert (diff.added, diff.removed, diff.unchanged) == (1, 1, 1)  # the rows of the key null: one equal, one left
+
+
+def test_of_long_texts_the_part_that_differs_is_shown():
+    before, after = "x" * 500 + "old" + "y" * 500, "x" * 500 + "new" + "y" * 500
+    (column,) = compare_day(DAY, pa.table({"s": [before]}), pa.table({"s": [after]}), [], True, Totals()).columns
+    (change,) = column.frequent
+    assert "xold" in change.before
+    assert "xnew" in change.after
+    assert len(change.before) < 210

@@ -1,0 +1,133 @@
+"""What a checklist comes to, what a person may accept of it, and which versions it is about."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.verify.checklist import Acceptance, Line, Outcome, Result, Verdict, contents, read
+from backfill_assets.verify.verdicts import Verdicts
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DAY = date(2019, 9, 1)
+BUILT = Line("built staging/o", Outcome.PASSED, "3 of 3 days", "staging/o")
+DRIFT = Line("drift staging/o.customers", Outcome.DECISION, "index 0.310", "staging/o")
+ROWS = Line("rows staging/o", Outcome.DECISION, "9 rows | 3 before", "staging/o", (DAY,))
+KEYS = Line("keys staging/o", Outcome.FAILED, "2 keys twice", "staging/o", (DAY,))
+NONE = Line("keys raw/e", Outcome.SKIPPED, "declares no key", "raw/e")
+
+
+def verdict(*lines: Line, at: datetime = NOON, **fields) -> Verdict:
+    return Verdict("p1", lines, {"live staging/o": 4, "shadow staging/o": 1}, {"staging/o": "c1"}, at, "ada", **fields)
+
+
+@pytest.mark.parametrize(
+    ("lines", "accepted", "result"),
+    [
+        pytest.param([BUILT, NONE], [], Result.PASSED, id="all passed or skipped"),
+        pytest.param([BUILT, DRIFT], [], Result.NEEDS_A_DECISION, id="one to be decided"),
+        pytest.param([BUILT, DRIFT, ROWS], [DRIFT], Result.NEEDS_A_DECISION, id="one of two decided"),
+        pytest.param([BUILT, DRIFT, ROWS], [DRIFT, ROWS], Result.PASSED, id="both decided"),
+        pytest.param([KEYS, DRIFT], [DRIFT], Result.FAILED, id="what failed stays failed"),
+    ],
+)
+def test_the_result_is_the_worst_of_the_lines_that_nobody_accepted(lines, accepted, result):
+    found = verdict(*lines)
+    for line in accepted:
+        found = found.accept(line.name, who="ben", reason="the new rule counts twice", at=NOON)
+    assert (found.result, found.passed) == (result, result == Result.PASSED)
+    assert found.accepted == {line.name: Acceptance("ben", "the new rule counts twice", NOON) for line in accepted}
+    assert found.lines == tuple(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "why"),
+    [
+        pytest.param("drift", "fine", "has no line 'drift'", id="no such line"),
+        pytest.param(KEYS.name, "fine", "what fails is mended, not accepted", id="a line that failed"),
+        pytest.param(BUILT.name, "fine", "needs no decision: it is passed", id="a line that passed"),
+        pytest.param(ROWS.name, "fine", "needs no decision: it is accepted", id="a line that is accepted"),
+        pytest.param(DRIFT.name, " ", "A reason is missing", id="no reason"),
+    ],
+)
+def test_what_cannot_be_accepted_is_refused(name, reason, why):
+    found = verdict(BUILT, DRIFT, ROWS, KEYS).accept(ROWS.name, who="ada", reason="as meant", at=NOON)
+    with pytest.raises(UsageError, match=rf"{why}.*Nothing was accepted. Lines that need a decision: {DRIFT.name}\."):
+        found.accept(name, who="ada", reason=reason, at=NOON)
+
+
+def test_a_checklist_without_lines_or_with_two_of_one_name_is_none():
+    for lines in ([], [BUILT, replace(BUILT, outcome=Outcome.FAILED)]):
+        with pytest.raises(ValueError, match="each of a name of its own"):
+            verdict(*lines)
+
+
+@pytest.mark.parametrize(
+    ("versions", "code", "said"),
+    [
+        pytest.param({"live staging/o": 5}, {}, r"live staging/o \(seen 4, now 5\)", id="live was written"),
+        pytest.param({"live raw/e": 0}, {}, r"live raw/e \(seen none, now 0\)", id="a table came"),
+        pytest.param({}, {"staging/o": "c2"}, r"staging/o \(seen c1, now c2\)", id="the code changed"),
+    ],
+)
+def test_a_verdict_is_about_the_versions_it_saw_and_no_others(versions, code, said):
+    seen = verdict(BUILT)
+    seen.refuse_other_versions(dict(seen.versions_seen), dict(seen.code))
+    with pytest.raises(Conflict, match=f"{said}.*Nothing was written. Type `backfill verify p1` again"):
+        seen.refuse_other_versions({**seen.versions_seen, **versions}, {**seen.code, **code})
+
+
+def test_what_was_accepted_stays_so_on_the_same_versions_only():
+    earlier = verdict(DRIFT, ROWS).accept(DRIFT.name, who="ada", reason="as meant", at=NOON)
+    assert verdict(DRIFT, ROWS).with_acceptances_of(earlier).accepted == earlier.accepted
+    assert verdict(ROWS).with_acceptances_of(earlier).accepted == {}
+    assert verdict(DRIFT).with_acceptances_of(replace(earlier, versions_seen={})).accepted == {}
+    worse = replace(DRIFT, outcome=Outcome.FAILED)
+    assert verdict(worse).with_acceptances_of(earlier).result == Result.FAILED
+
+
+LINES = st.builds(Line, st.text(), st.sampled_from(Outcome), st.text(), st.text(), st.lists(st.dates(), max_size=3).map(tuple))
+
+
+@given(st.lists(LINES, min_size=1, max_size=4, unique_by=lambda line: line.name), st.text())
+@settings(max_examples=30)
+def test_a_verdict_is_read_as_it_was_written(lines, reason):
+    written = verdict(*lines, accepted={lines[0].name: Acceptance("ada", reason, NOON)})
+    assert read(contents(written)) == written
+
+
+def test_every_verdict_is_kept_and_the_newest_counts_whatever_the_clocks_say(tmp_path):
+    verdicts = Verdicts(str(tmp_path))
+    assert (verdicts.newest("p1"), verdicts.all("p1")) == (None, [])
+    first, second = verdict(KEYS), verdict(BUILT, at=datetime(2025, 12, 31, tzinfo=UTC))
+    verdicts.keep(first)
+    verdicts.keep(second)
+    assert (verdicts.all("p1"), verdicts.newest("p1")) == ([first, second], second)
+    assert verdicts.newest("p2") is None
+    assert len(list((tmp_path / "_verdicts" / "p1").iterdir())) == 2
+
+
+def test_lines_are_accepted_in_the_lake_all_or_none(tmp_path):
+    verdicts = Verdicts(str(tmp_path))
+    with pytest.raises(UsageError, match=r"Plan p1 was not verified\. Nothing was accepted"):
+        verdicts.accept("p1", [DRIFT.name], who="ada", reason="as meant", at=NOON)
+    verdicts.keep(verdict(DRIFT, ROWS, BUILT))
+    with pytest.raises(UsageError, match="needs no decision"):
+        verdicts.accept("p1", [DRIFT.name, BUILT.name], who="ada", reason="as meant", at=NOON)
+    assert verdicts.all("p1") == [verdict(DRIFT, ROWS, BUILT)]
+    accepted = verdicts.accept("p1", [DRIFT.name, ROWS.name], who="ada", reason="as meant", at=NOON)
+    assert (accepted.result, verdicts.newest("p1")) == (Result.PASSED, accepted)
+    assert [each.result for each in verdicts.all("p1")] == [Result.NEEDS_A_DECISION, Result.PASSED]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format": 99}', contents(replace(verdict(BUILT), plan="p2"))])
+def test_a_file_that_is_no_verdict_of_the_plan_is_named(tmp_path, text):
+    verdicts = Verdicts(str(tmp_path))
+    verdicts.keep(verdict(BUILT))
+    (file,) = (tmp_path / "_verdicts" / "p1").iterdir()
+    file.write_text(text)
+    with pytest.raises(UsageError, match=rf"{file.name} cannot be read as a verdict on plan p1.*`backfill verify p1` again"):
+        verdicts.newest("p1")

@@ -1,0 +1,69 @@
+"""The lines for which rows are read: keys and drift."""
+
+import pytest
+
+from backfill_assets.quality.thresholds import DriftThresholds
+from backfill_assets.verify.checklist import Outcome
+from backfill_assets.verify.checks_of_rows import drift_of_columns, unique_keys
+from tests.deliveries import day, days
+from tests.verify.readers import TABLE, reader, rows
+
+
+def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():
+    read = reader(o=rows([0, 1, 1, 1, 2, 2], id=["a", "a", "a", "b", None, None], n=[1, 1, 2, 3, 4, 5]))
+    line = unique_keys(TABLE, ["id"], "day", days(0, 1, 2), read)
+    assert (line.outcome, list(line.days)) == (Outcome.FAILED, days(1, 2))
+    assert line.figures.startswith("6 rows; 2 keys more than once; ")
+    assert f"{day(1)} a: 2 rows" in line.figures
+    assert unique_keys(TABLE, ["id"], "day", [day(0)], read).outcome == Outcome.PASSED
+    assert unique_keys(TABLE, ["day", "id", "n"], "day", days(0, 1, 2), read).figures == "6 rows; 0 keys more than once"
+
+
+def test_keys_of_many_days_are_counted_in_parts_with_the_same_result():
+    numbers = [n for n in range(80) for _ in range(2)]
+    read = reader(o=rows(numbers, id=[n % 2 for n in range(160)]))
+    assert unique_keys(TABLE, ["id"], "day", days(*range(80)), read).figures == "160 rows; 0 keys more than once"
+    line = unique_keys(TABLE, ["day"], "day", days(*range(80)), read)
+    assert list(line.days) == days(*range(80))
+
+
+def test_without_a_key_or_without_days_nothing_is_counted():
+    assert unique_keys(TABLE, [], "day", [day(0)], reader()).outcome == Outcome.SKIPPED
+    assert unique_keys(TABLE, ["id"], "day", [], reader()).figures == "0 rows; 0 keys more than once"
+
+
+LIVE = rows([0] * 10 + [1] * 10, n=list(range(20)), c=["x", "y"] * 10, same=[1] * 20, gone=["z"] * 20)
+NOW = rows([0] * 10 + [1] * 10, n=[n + 4 for n in range(20)], c=["x"] * 20, same=[1] * 20, new=["z"] * 20)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "outcomes"),
+    [
+        pytest.param({}, {"n": "decision", "c": "decision"}, id="by default a person decides"),
+        pytest.param({"n": DriftThresholds(warn=1)}, {"c": "decision"}, id="a column of its own threshold"),
+        pytest.param({"*": DriftThresholds(warn=9)}, {}, id="all columns of another threshold"),
+        pytest.param(
+            {"*": DriftThresholds(warn=9), "c": DriftThresholds(0.1, fail=0.25)}, {"c": "failed"}, id="one that may fail"
+        ),
+    ],
+)
+def test_a_column_that_moved_beyond_its_threshold_has_a_line_of_its_own(thresholds, outcomes):
+    columns = ["n", "c", "same", "gone", "new"]
+    first, *beyond = drift_of_columns(TABLE, columns, days(0, 1), reader(o=LIVE), reader(o=NOW), thresholds)
+    assert {line.name: line.outcome.value for line in beyond} == {f"drift {TABLE}.{c}": o for c, o in outcomes.items()}
+    assert first.outcome == Outcome.PASSED
+    assert first.figures.startswith("3 columns over 2 changed day(s); the largest is c: stability index ")
+    assert "not compared: gone (the rebuild has no such column), new (live has no such column)" in first.figures
+
+
+def test_the_figures_of_a_line_are_those_of_the_days_asked_for():
+    # Of day 0, n is 0 to 9 in live and 4 to 13 now: 4 of 10 values are above all of live's.
+    _, line = drift_of_columns(TABLE, ["n"], [day(0)], reader(o=LIVE), reader(o=NOW), {"n": DriftThresholds(0.1, fail=9)})
+    assert "Kolmogorov-Smirnov 0.400; needs a decision beyond 0.1, and fails beyond 9" in line.figures
+
+
+def test_equal_sides_and_days_that_live_does_not_have_need_no_decision():
+    (same,) = drift_of_columns(TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE))
+    assert (same.outcome, same.figures) == (Outcome.PASSED, "2 columns over 2 changed day(s); all distributed as in live")
+    (none,) = drift_of_columns(TABLE, ["n", "c"], [], reader(o=LIVE), reader(o=LIVE))
+    assert none.outcome == Outcome.SKIPPED
