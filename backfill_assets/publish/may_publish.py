@@ -1,34 +1,44 @@
 """Whether a plan may be published: a shadow that is built whole, on what live holds now, and nothing in live to wait for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, ROLLED_BACK, Plans
+from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.publish.conflicts import ShadowState
-from backfill_assets.publish.live import live_state
-from backfill_assets.publish.reasons import Reason, failures, running
+from backfill_assets.publish.live import LiveState
+from backfill_assets.publish.reasons import Reason, running
+from backfill_assets.publish.release_live import why_withheld
 from backfill_assets.workspace import Workspace
 
 SHOWN = 5
 NOT_PUBLISHED = "Nothing was published."
 
 
-def refuse_not_publishable(plan: Plan, plans: Plans) -> None:
-    """UsageError for a plan that has nothing to publish, Guarded for one that is being built."""
+def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHED) -> None:
+    """UsageError for a plan that has nothing to publish, Guarded for one that is being built. `nothing`: what was not done."""
     state = plans.state(plan.id)
     if not plan.is_shadow:
         raise UsageError(
-            f"Plan {plan.id} was built in live, and is released from there by itself. {NOT_PUBLISHED} See `backfill releases`."
+            f"Plan {plan.id} was built in live, and is released from there by itself. {nothing} See `backfill releases`."
         )
     if state in (PLANNED, ROLLED_BACK, DISCARDED):
         said = {PLANNED: "was never started", ROLLED_BACK: "was rolled back", DISCARDED: "was discarded"}[state]
-        raise UsageError(f"Plan {plan.id} {said}. {NOT_PUBLISHED} `backfill run {plan.id if state == PLANNED else ''}`.")
+        then = f"Start it: `backfill run {plan.id}`" if state == PLANNED else "Plan anew: `backfill plan --into shadow ...`"
+        raise UsageError(f"Plan {plan.id} {said}. {nothing} {then}.")
     if state == OPEN:
-        raise Guarded(f"Plan {plan.id} is open. {NOT_PUBLISHED} Let it end: `backfill resume {plan.id}`.")
+        raise Guarded(f"Plan {plan.id} is open. {nothing} Let it end: `backfill resume {plan.id}`.")
+
+
+def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
+    """The same, and UsageError for a plan that is published: it has no shadow any more."""
+    refuse_not_publishable(plan, plans, nothing)
+    if plans.state(plan.id) == PUBLISHED:
+        raise UsageError(f"Plan {plan.id} is published. {nothing} `backfill rollback {plan.id}` takes it back.")
 
 
 def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
@@ -65,16 +75,23 @@ def _breaking(name: str, workspace: Workspace, state: ShadowState) -> Iterator[s
             yield f"{name} has another type of {field.name}"
 
 
-def refuse_unreleased(plan: Plan, workspace: Workspace) -> None:
-    """Guarded if live has changes, other than of this plan's days, that cannot be released with them."""
-    root, state = workspace.lake.root, live_state(workspace)
-    reasons = running(root)
-    if state.changed and not reasons:
-        reasons = [each for each in failures(workspace, state, latest_builds(workspace)) if _is_of_others(each, plan)]
+def refuse_unreleased(
+    plan: Plan, workspace: Workspace, state: LiveState, runs: Iterable[str] = (), *, publication: str = ""
+) -> None:
+    """Guarded if live in this state has changes, other than of this plan's days, that cannot be released with them.
+
+    `runs`: those of live that are not finished, by Dagster's record. `publication`: the run whose steps are the plan's own.
+    """
+    reasons = running(workspace.lake.root, runs, but=publication)
+    if not reasons:
+        others = replace(state, half_published=tuple(each for each in state.half_published if each != plan.id))
+        withheld = why_withheld(workspace, others, latest_builds(workspace))
+        reasons = [reason for reason in withheld if _is_of_others(reason, plan)]
     if reasons:
+        half = f"Plan {plan.id} is in live and not released" if plan.id in state.half_published else NOT_PUBLISHED[:-1]
         raise Guarded(
-            f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Wait for what runs; mend "
-            "what failed, or release it as it stands: `backfill release --reason ...`."
+            f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {half}. Wait for what runs; mend what "
+            "failed, or release it as it stands (`backfill release --reason ...`); then publish again."
         )
 
 

@@ -5,7 +5,7 @@ has already are not written again. Live's other days, whatever was written to th
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -16,14 +16,13 @@ from backfill_assets.errors import Conflict
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.promote import PromoteCommit
 from backfill_assets.lake.record import SCHEMA, Build
-from backfill_assets.lake.release import STABLE, Release
-from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.release import Release
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import shadow_of
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
 from backfill_assets.publish.conflicts import ShadowState, rewritten_in_live, state_of
-from backfill_assets.publish.live import following, live_tables
+from backfill_assets.publish.live import live_state
 from backfill_assets.publish.may_publish import (
     in_conflict,
     refuse_breaking,
@@ -31,12 +30,9 @@ from backfill_assets.publish.may_publish import (
     refuse_unfinished,
     refuse_unreleased,
 )
+from backfill_assets.publish.release_plan import By, point_to_plan, release_plan
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-# The kind of a release that a plan was published with.
-PUBLISH = "publish"
-ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,7 @@ class Publication:
         now: Callable[[], datetime],
         approve: Callable[[ShadowState], None],
         *,
+        runs: Sequence[str] = (),
         allow_breaking: bool = False,
     ) -> Published:
         """Publish the plan to the readers of `channel`. One that is published already is released to that channel.
@@ -76,6 +73,7 @@ class Publication:
         `approve` raises if the shadow, in the state that it is given, may not be published. UsageError for a plan that has no
         shadow; Guarded if it is open, not built whole, in conflict with live, lacks columns that live has (unless
         `allow_breaking`), or if live has changes that cannot be released.
+        `runs`: those of live that are not finished, by Dagster's record; nothing is published beside them.
         Conflict or NotRecorded if a table could not be committed: then the tables before it are, and readers get what they got.
         """
         plans, builds = Plans(self.workspace.lake.root), list[Build]()
@@ -84,22 +82,26 @@ class Publication:
             self.plan.refuse_gone_tables(self.workspace.names)
             if plans.state(self.plan.id) == PUBLISHED:
                 shadow_of(self.plan, self.workspace).discard()
-                return Published((), self._release(channel))
+                return Published((), point_to_plan(self.plan, self.workspace, channel, self._by))
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
             if not allow_breaking:
                 refuse_breaking(self.plan, self.workspace, state)
             approve(state)
-            refuse_unreleased(self.plan, self.workspace)
+            refuse_unreleased(self.plan, self.workspace, live_state(self.workspace), runs)
             plans.note(self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason)  # from here on, live is not released
             with self._marked():
                 for table in (table for table in self.workspace.tables if table.name in self.plan.reasons):
                     builds += self._put_into_live(table, state)
-                release = self._release(channel)
+                release = release_plan(self.plan, self.workspace, channel, self._by, runs, publication=self.run)
                 plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=release.number)
             state.shadow.discard()
         return Published(tuple(builds), release)
+
+    @property
+    def _by(self) -> By:
+        return By(self.who, self.reason)
 
     def _marked(self) -> ExitStack:
         marked = ExitStack()
@@ -119,6 +121,7 @@ class Publication:
                 raise Conflict(in_conflict(self.plan, {(name, day): why for day, why in written.items()}))
             known = lake.latest({name: days}, SCHEMA.names)
             by_others = known.differing() | lake.rewritten(known.accepted, {name: None})
+            by_others |= {(name, day): why for day, why in lake.lost_files(name, table.partition_by, days).items()}
             of_live = {p: build for p, build in known.accepted.items() if p not in by_others}
             versions = {other.name: lake.version(other.name) for other, _ in table.windows()}
             at, new = lake.ledger.next_time(name), [state.builds[name, day] for day in sorted(days)]
@@ -156,22 +159,3 @@ class Publication:
         """The days whose rows have the columns of the code now: those published, and those of live that it has built."""
         accepted = self.workspace.lake.latest({table.name: None}).accepted
         return {day for (_, day), build in accepted.items() if build.code_version == table.version} | days
-
-    def _release(self, channel: str) -> Release:
-        """Release live as it is to the readers of `channel`; a release of these tables that they get already stands."""
-        releases, plan = Releases(self.workspace.lake.root), self.plan
-        for _ in range(ATTEMPTS):
-            newest = releases.newest()
-            tables = live_tables(self.workspace, newest)
-            if newest and channel in newest.channels and releases.get(newest.channels[channel]).tables == tables:
-                return releases.get(newest.channels[channel])
-            moved = [*following(newest, releases), channel] if channel == STABLE else [channel]
-            why = f"plan {plan.id}: {self.reason}" if self.reason else f"plan {plan.id}"
-            try:
-                return releases.add(newest, tables, kind=PUBLISH, who=self.who, reason=why, channels=moved)
-            except Conflict:
-                continue
-        raise Conflict(
-            f"Others released {ATTEMPTS} times first. Plan {plan.id} is in live, and readers get the release before. Type the "
-            "same again."
-        )

@@ -56,10 +56,12 @@ class Reason:
         return f"{which}{self.why}"
 
 
-def running(root: str, runs: Iterable[str] = ()) -> list[Reason]:
-    """The steps that are running, by table, and the runs (as `run 1234`) that are not finished."""
+def running(root: str, runs: Iterable[str] = (), *, but: str = "") -> list[Reason]:
+    """The steps that are running, by table, and the runs (as `run 1234`) that are not finished. `but`: a run not to name."""
     days: dict[tuple[str, str], list[date]] = {}
     for (table, day), step in running_steps(root).items():
+        if step.run == but:
+            continue
         days.setdefault((table, step.run), []).append(day)
     steps = [Reason(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of)) for (name, run), of in days.items()]
     return steps + [Reason(Cause.RUNNING, f"{run} is not finished") for run in runs]

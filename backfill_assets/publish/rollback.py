@@ -20,6 +20,7 @@ from backfill_assets.lake.rewritten import rewritten, rewritten_at
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.shadow import shadow_of
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.tables.declaration import Table
@@ -96,6 +97,8 @@ def roll_back(
         if is_put_back(decisions.values()) or plan.id in plans.half_published():  # whose publication is given up
             left = sum(decision.kind in LEFT for decision in decisions.values())
             plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
+            if plan.is_shadow:  # what it could still be published from
+                shadow_of(plan, workspace).discard()
     return decisions, restored
 
 

@@ -9,7 +9,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import live_versions, shadow_of
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.may_publish import examples, refuse_not_publishable
+from backfill_assets.publish.may_publish import examples, refuse_not_in_shadow
 from backfill_assets.workspace import Workspace
 
 
@@ -22,7 +22,7 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
     """
     plans = Plans(workspace.lake.root)
     with plans.exclusive(plan.id):
-        refuse_not_publishable(plan, plans)
+        refuse_not_in_shadow(plan, plans, "Nothing was changed.")
         plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
         if before.conflicts:
@@ -50,7 +50,7 @@ def discard(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], dat
                 f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume {plan.id}`), or cancel it first: "
                 f"`backfill cancel {plan.id}`."
             )
-        refuse_not_publishable(plan, plans)
+        refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
         if plan.id in plans.half_published():
             raise Guarded(
                 f"Some tables of plan {plan.id} are published already. Nothing was discarded. Finish it (`backfill publish "

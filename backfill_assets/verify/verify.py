@@ -19,7 +19,7 @@ from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.may_publish import examples, refuse_not_publishable
+from backfill_assets.publish.may_publish import examples, refuse_not_in_shadow
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
@@ -36,7 +36,7 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
 
     What was accepted on the same versions stays accepted. UsageError for a plan that has no shadow, Guarded for an open one.
     """
-    refuse_not_publishable(plan, Plans(workspace.lake.root))
+    refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_gone_tables(workspace.names)
     workspace.lake.recover(workspace.names)
     state, names = state_of(plan, workspace), dict.fromkeys(workspace.names)

@@ -1,6 +1,7 @@
 """What keeps a shadow that is built whole from being published: its verdict, columns that go, what runs in live. No Spark."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def verdict_on(site: Site, plan: Plan, *outcomes: Outcome) -> Verdict:
     return verdict
 
 
-def publish(site: Site, plan: Plan, **options: bool) -> Published:
+def publish(site: Site, plan: Plan, **options: Any) -> Published:
     return Publication(plan, site.workspace, "ada").publish("stable", lambda: NOW, verified(plan, site.workspace), **options)
 
 

@@ -1,0 +1,74 @@
+"""Giving readers a plan that is in live: in a release of its own, or, of another channel, in one that readers get already."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from backfill_assets.errors import Conflict, Guarded
+from backfill_assets.lake.release import STABLE, Release
+from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import PUBLISHED, Plans
+from backfill_assets.publish.live import following, live_state
+from backfill_assets.publish.may_publish import refuse_unreleased
+from backfill_assets.workspace import Workspace
+
+# The kind of a release that a plan was published with.
+PUBLISH = "publish"
+ATTEMPTS = 20
+
+
+class By(NamedTuple):
+    """Who publishes, and why."""
+
+    who: str
+    reason: str = ""
+
+    def of(self, plan: Plan) -> str:
+        return f"plan {plan.id}: {self.reason}" if self.reason else f"plan {plan.id}"
+
+
+def release_plan(
+    plan: Plan, workspace: Workspace, channel: str, by: By, runs: Sequence[str] = (), *, publication: str = ""
+) -> Release:
+    """Release live as it is to the readers of `channel`; a release of these tables that they get already stands.
+
+    `runs` and `publication` as for `refuse_unreleased`, which is asked again: Guarded if live is being written by now.
+    """
+    releases = Releases(workspace.lake.root)
+    for _ in range(ATTEMPTS):
+        state = live_state(workspace)
+        newest, tables = state.newest, state.tables
+        # After the versions were read: who has begun to write by now may have written to some of them.
+        refuse_unreleased(plan, workspace, state, runs, publication=publication)
+        if newest and channel in newest.channels and releases.get(newest.channels[channel]).tables == tables:
+            return releases.get(newest.channels[channel])
+        moved = [*following(newest, releases), channel] if channel == STABLE else [channel]
+        try:
+            return releases.add(newest, tables, kind=PUBLISH, who=by.who, reason=by.of(plan), channels=moved)
+        except Conflict:
+            continue
+    raise Conflict(
+        f"Others released {ATTEMPTS} times first. Plan {plan.id} is in live, and readers get the release before. Type the same "
+        "again."
+    )
+
+
+def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Release:
+    """Give the readers of `channel` the newest release that those of another one get: it has the plan, and was released.
+
+    Guarded if no readers get the plan any more.
+    """
+    releases = Releases(workspace.lake.root)
+    newest = releases.newest()
+    with_plan = int(Plans(workspace.lake.root).events(plan.id, PUBLISHED)[-1].facts["release"])
+    number = max(newest.channels.values(), default=0) if newest else 0
+    if newest is None or number < with_plan:
+        raise Guarded(
+            f"No readers get plan {plan.id} any more: they were pointed back to release {number}, and it came with release "
+            f"{with_plan}. Nothing was changed. `backfill rollback --release {with_plan} --channel {channel}` gives it to "
+            f"those of {channel}."
+        )
+    if newest.channels.get(channel) != number:
+        newest = releases.point(newest, channel, number, who=by.who, reason=by.of(plan))
+    return replace(releases.get(number), channels=newest.channels)

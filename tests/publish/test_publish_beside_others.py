@@ -1,0 +1,158 @@
+"""Publishing while live, releases and other plans are not at rest: what readers of each channel get. No Spark."""
+
+from datetime import date
+
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.release_live import release_live
+from backfill_assets.publish.shadows import discard, rebase
+from backfill_assets.verify.verify import verify
+from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.publish.test_publish import Killed, killed_at
+
+D0, D1, D2, D3 = DAYS
+RELEASED = {D0: 1, D1: 2, D2: 3, D3: 4}
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    """Four days of A and B, all of them released; the value of a day of B is that of A."""
+    site = Site(tmp_path / "lake")
+    for table in (A.name, B.name):
+        site.write(RELEASED, table=table)
+    release_live(site.workspace, who="sensor")
+    return site
+
+
+def rebuilt(site: Site, values: dict[date, int]) -> Plan:
+    plan = site.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(values))
+    for table in (A.name, B.name):
+        site.write(values, table=table, into=plan)
+    return plan
+
+
+def approved(state: ShadowState) -> None:
+    """Nobody objects."""
+
+
+def publish(site: Site, plan: Plan, channel: str = "stable", **options) -> Published:
+    return Publication(plan, site.workspace, "ada").publish(channel, lambda: NOW, approved, **options)
+
+
+def half_published(site: Site, values: dict[date, int]) -> Plan:
+    """A plan whose publication was killed when A was in live, and B was not."""
+    plan = rebuilt(site, values)
+    for stop in range(20):
+        with pytest.raises(Killed), killed_at(stop):
+            publish(site, plan)
+        if site.values() != RELEASED:
+            break
+    assert site.values(B.name) == RELEASED
+    return plan
+
+
+def released(site: Site, table: str = A.name, channel: str = "stable") -> dict[date, int]:
+    root = str(site.root)
+    rows = ReleasedTable(root, Releases(root).of_channel(channel), table).dataset().to_table().to_pydict()
+    return dict(sorted(zip(rows["day"], rows["n"], strict=True)))
+
+
+def test_beside_half_a_publication_of_another_plan_nothing_is_released(site):
+    half, plan = half_published(site, {D1: 7}), rebuilt(site, {D2: 8})
+    with pytest.raises(Guarded, match=f"plan {half.id} is published in part .*Nothing was published"):
+        publish(site, plan)
+    assert released(site) == released(site, B.name) == RELEASED
+    publish(site, half)
+    publish(site, plan)
+    assert released(site) == released(site, B.name) == RELEASED | {D1: 7, D2: 8}
+
+
+def test_half_a_publication_that_is_taken_back_leaves_no_shadow_and_lets_live_be_released(site):
+    half = half_published(site, {D1: 7})
+    site.roll_back(half)
+    assert site.values() == site.values(B.name) == RELEASED
+    assert not (site.root / "_shadow" / half.id).exists()
+    site.write({D3: 9})
+    release_live(site.workspace, who="sensor")
+    assert released(site) == RELEASED | {D3: 9}
+
+
+def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(site):
+    plan, other = rebuilt(site, {D1: 7}), site.plan({A.name: [D2]})
+    site.plans.note(other.id, "started", NOW)
+    site.write({D2: 9}, plan=other.id)
+    with pytest.raises(Guarded, match=f"plan {other.id} is open"):
+        publish(site, plan)
+    site.plans.note(other.id, "ended", NOW, ending="done")
+    with pytest.raises(Guarded, match="run 1b9d6bcd is not finished"):
+        publish(site, plan, runs=["run 1b9d6bcd"])
+    assert released(site) == RELEASED
+
+
+def test_readers_whom_a_person_has_pointed_back_are_not_given_what_they_were_taken_from(site):
+    site.write({D3: 666})
+    release_live(site.workspace, who="sensor")
+    releases, plan = Releases(str(site.root)), rebuilt(site, {D1: 7})
+    releases.point(releases.newest(), "stable", 1, who="bo", reason="a wrong night")  # type: ignore[arg-type]
+    with pytest.raises(Guarded, match="stable at release 1 was put there: a wrong night"):
+        publish(site, plan)
+    assert released(site) == RELEASED
+
+
+def test_the_second_channel_gets_what_the_first_has_and_nothing_of_live_that_is_not_released(site):
+    plan = rebuilt(site, {D1: 7})
+    publish(site, plan, "candidate")
+    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+    site.write({D3: 9})
+    site.fail(D3, table=B.name)
+    DeltaTable(str(site.root / A.name)).delete(f"day = '{D0}'")
+    publish(site, plan, "stable")
+    assert released(site) == RELEASED | {D1: 7}
+
+
+def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(site):
+    plan = rebuilt(site, {D1: 7})
+    publish(site, plan, "candidate")
+    releases = Releases(str(site.root))
+    releases.point(releases.newest(), "candidate", 1, who="bo", reason="wrong")  # type: ignore[arg-type]
+    with pytest.raises(Guarded, match=f"No readers get plan {plan.id} any more: they were pointed back to release 1"):
+        publish(site, plan, "stable")
+
+
+def test_a_published_plan_is_taken_back_by_a_rollback_and_by_nothing_else(site):
+    plan = rebuilt(site, {D1: 7})
+    publish(site, plan)
+    for act in (
+        lambda: discard(plan, site.workspace, who="ada", now=lambda: NOW),
+        lambda: rebase(plan, site.workspace, "ada"),
+        lambda: verify(plan, site.workspace, who="ada", now=lambda: NOW),
+    ):
+        with pytest.raises(UsageError, match=f"Plan {plan.id} is published.*backfill rollback {plan.id}"):
+            act()
+    assert site.plans.state(plan.id) == "published"
+    site.roll_back(plan)
+    assert site.values() == RELEASED
+
+
+def test_a_day_of_live_whose_file_is_gone_is_written_although_the_shadow_has_the_same_rows(site):
+    (path,) = site.files()[D1] - site.files()[D0]
+    (site.root / A.name / path).unlink()
+    plan = rebuilt(site, {D1: 2})
+    published = publish(site, plan)
+    assert {(b.table, b.outcome) for b in published.builds} == {(A.name, "accepted"), (B.name, "unchanged")}
+    assert site.values() == RELEASED == released(site)
+
+
+def test_a_night_without_any_row_of_a_day_beside_the_plan_does_not_fail_its_verdict(site):
+    plan = rebuilt(site, {D1: 2})
+    for table in (A.name, B.name):
+        site.write({date(2019, 8, 19): 0}, table=table)
+    verdict = verify(plan, site.workspace, who="ada", now=lambda: NOW)
+    assert verdict.passed, [line for line in verdict.lines if line.outcome != "passed"]
