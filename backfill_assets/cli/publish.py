@@ -6,6 +6,7 @@ import json
 import typer
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.cli.release import unfinished_in
 from backfill_assets.cli.rendering import is_answered, terminal
 from backfill_assets.cli.run import carry_out
 from backfill_assets.errors import BackfillError
@@ -27,7 +28,8 @@ def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, as_jso
     """Publish a plan; the exit code is 0 if readers of `channel` get it."""
     workspace, plan = _open(plan_id)
     publication = Publication(plan, workspace, getpass.getuser(), reason)
-    published = publication.publish(channel, utc_now, verified(plan, workspace), allow_breaking=allow_breaking)
+    approve, runs = verified(plan, workspace), unfinished_in(workspace)
+    published = publication.publish(channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking)
     unreported, outdated = "", readers_left(plan, workspace).outdated
     try:
         report(dagster_of(workspace.settings), list(published.builds))

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.releases import as_values
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import Guarded, ServiceUnavailable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.reasons import FAILURES, Reason
 from backfill_assets.publish.release_live import NothingNew, Withheld, release_as_it_stands
-from backfill_assets.workspace import open_workspace
+from backfill_assets.servers.home import dagster_of
+from backfill_assets.workspace import Workspace, open_workspace
 
 REASONS_SHOWN = 3
 
 
 def run(reason: str, *, as_json: bool) -> int:
     workspace = open_workspace()
-    decision = release_as_it_stands(workspace, who=getpass.getuser(), reason=reason)
+    decision = release_as_it_stands(workspace, who=getpass.getuser(), reason=reason, runs=unfinished_in(workspace))
     if isinstance(decision, Withheld):
         why = "; ".join(map(str, decision.reasons[:REASONS_SHOWN]))
         raise Guarded(f"Live is being written: {why}. Nothing was released. Type the same again when that has ended.")
@@ -38,6 +39,14 @@ def run(reason: str, *, as_json: bool) -> int:
     for each in decision.despite:
         console.print(f"  in spite of {each}")
     return exit_codes.DONE
+
+
+def unfinished_in(workspace: Workspace) -> list[str]:
+    """The runs of live that are not finished, by the webserver; without one, running steps are known by the lake alone."""
+    try:
+        return dagster_of(workspace.settings).unfinished(workspace.names)
+    except ServiceUnavailable:
+        return []
 
 
 def reason_values(reason: Reason) -> dict[str, object]:

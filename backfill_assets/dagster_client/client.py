@@ -1,6 +1,6 @@
 """The Dagster webserver over GraphQL: requests, and this project's errors for whatever goes wrong on the way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -9,7 +9,7 @@ import httpx
 
 from backfill_assets.dagster_client import documents
 from backfill_assets.dagster_client.launch_params import ASSET_JOB, backfill_params, one_run, run_params, tag_list
-from backfill_assets.dagster_client.launched import Launched
+from backfill_assets.dagster_client.launched import Launched, unfinished_of
 from backfill_assets.dagster_client.loaded_table import LoadedTable, built_by, name_of, refuse_unknown
 from backfill_assets.dagster_client.tags import TITLE
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
@@ -138,6 +138,10 @@ class Dagster:
             payload(self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"])
         else:
             payload(self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"])
+
+    def unfinished(self, tables: Collection[str]) -> list[str]:
+        """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""
+        return unfinished_of(payload(self.ask(documents.UNFINISHED)["runsOrError"])["results"], self.launched(), tables)
 
     def failures(self, run_id: str) -> dict[str, str]:
         """The message of each failed step of a run, by table."""

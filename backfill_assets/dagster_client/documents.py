@@ -117,6 +117,15 @@ STALE = """query ($key: AssetKeyInput!, $days: [String!]!) {
   assetNodes(assetKeys: [$key]) { staleStatusByPartition(partitions: $days) }
 }"""
 
+UNFINISHED = """{
+  runsOrError(filter: {statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]}) {
+    __typename
+    ... on Runs { results { runId jobName assetSelection { path } } }
+    ... on InvalidPipelineRunsFilterError { message }
+    ... on PythonError { message }
+  }
+}"""
+
 RUNNING = """{
   runsOrError(filter: {statuses: [STARTING, STARTED, CANCELING]}) {
     __typename

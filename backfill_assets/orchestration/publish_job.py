@@ -11,6 +11,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.release import STABLE
 from backfill_assets.orchestration.jobs import failing_without_retry
+from backfill_assets.orchestration.unfinished import unfinished_runs
 from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
@@ -43,7 +44,8 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
             context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
             publication = Publication(plan, workspace, who, config["reason"])
             approve, allow = verified(plan, workspace), config["allow_breaking"]
-            published = publication.publish(config["channel"], utc_now, approve, allow_breaking=allow)
+            runs = [run for run in unfinished_runs(context.instance, workspace.names) if run != f"run {context.run_id[:8]}"]
+            published = publication.publish(config["channel"], utc_now, approve, runs=runs, allow_breaking=allow)
         try:
             report(dagster(workspace.settings), list(published.builds))
         except BackfillError as error:

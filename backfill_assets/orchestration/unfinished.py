@@ -6,8 +6,8 @@ from dagster import AssetKey, DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-# Jobs that write to tables; their runs select no assets by name.
-WRITING = ("nightly", "rebuild", "rollback", "publish")
+from backfill_assets.dagster_client.launched import WRITING
+
 # Between its runs a backfill has none that is not finished.
 UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
 

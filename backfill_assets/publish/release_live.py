@@ -74,14 +74,15 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iter
     return _release(workspace, state, following(state.newest, Releases(workspace.lake.root)), who, named)
 
 
-def release_as_it_stands(workspace: Workspace, *, who: str, reason: str) -> Decision:
+def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Iterable[str] = ()) -> Decision:
     """Release live to `stable` by a person's decision, in spite of open plans and of days that failed, but never while steps
-    are running. The days are named in the release's reason. Raises TableUnreadable for a table whose log cannot be read."""
+    are running or `runs` are not finished. The days are named in the release's reason. Raises TableUnreadable for a table whose
+    log cannot be read."""
     state, releases = live_state(workspace), Releases(workspace.lake.root)
     moved = following(state.newest, releases)
     if not state.tables or (not state.changed and STABLE in moved):
         return NothingNew(state.newest)
-    if under_way := running(workspace.lake.root):
+    if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
     reasons = why_withheld(workspace, state, latest_builds(workspace)) if state.changed else []
     despite = tuple(each for each in reasons if each.cause in FAILURES)

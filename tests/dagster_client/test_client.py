@@ -192,3 +192,24 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
         dagster.ask("{ version }")
     assert asked == ["Basic YWRhOnMzY3JldA=="]
     assert "s3cret" not in f"{refused.value}{dagster!r}"
+
+
+def test_what_writes_to_tables_and_is_not_finished_is_named_and_what_builds_in_shadows_is_not():
+    def path(name: str) -> dict[str, list[str]]:
+        return {"path": name.split("/")}
+
+    runs = [
+        {"runId": "11111111-a", "jobName": "__ASSET_JOB", "assetSelection": [path("raw/a"), path("staging/b")]},
+        {"runId": "22222222-a", "jobName": "__ASSET_JOB", "assetSelection": [path("shadow/raw/a")]},
+        {"runId": "33333333-a", "jobName": "nightly", "assetSelection": None},
+        {"runId": "44444444-a", "jobName": "make_plan", "assetSelection": None},
+    ]
+    of_backfill = {"tags": [], "creationTime": 0.0, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
+    feed = [
+        of_backfill | {"id": "b1", "status": "REQUESTED", "assetSelection": [path("staging/b")]},
+        of_backfill | {"id": "b2", "status": "REQUESTED", "assetSelection": [path("shadow/staging/b")]},
+        of_backfill | {"id": "b3", "status": "COMPLETED_SUCCESS", "assetSelection": [path("staging/b")]},
+    ]
+    answer = {"runsOrError": {"__typename": "Runs", "results": runs}}
+    answer |= {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": feed}}
+    assert answering({"data": answer}).unfinished(["raw/a", "staging/b"]) == ["run 11111111", "run 33333333", "backfill b1"]
