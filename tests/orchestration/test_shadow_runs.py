@@ -55,7 +55,7 @@ def test_a_run_of_a_plan_builds_in_its_shadow_and_shows_the_days_on_the_shadows_
             None,
             "",
             False,
-            "was made for a shadow, and this run has no plan.*backfill run --into shadow --partitions 2019-08-15,",
+            "this run has no plan.*`backfill run --into shadow --partitions 2019-08-17..2019-08-18 --target raw/",
         ),
         ([2, 3], "live", False, "this run has plan .*, which is built in live"),
         ([2, 3], "shadow", False, "The shadow of plan .* is not open.*backfill run"),
