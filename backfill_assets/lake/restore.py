@@ -4,7 +4,7 @@ They still lie in the table's folder until a vacuum removes them, so nothing is 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from urllib.parse import unquote
@@ -38,14 +38,20 @@ class RestoreCommit:
         if table is None:
             raise UsageError(f"There is no table at {self.folder} any more. Nothing was restored. Build its days again.")
         earlier = {version: self._at(version) for version in {self.versions[day] for day in days}}
-        files = [
-            file
-            for version, of_version in earlier.items()
-            for file in files_of(of_version, self.column, [day for day in days if self.versions[day] == version])
-        ]
+        files = list(self._files(earlier, days))
         self._refuse_missing(files)
         columns = self._columns([table, *(earlier[version] for version in sorted(earlier, reverse=True))])
         return FileCommit(self.folder, self.column, files, columns)(table, days, metadata)
+
+    def refuse_missing(self) -> None:
+        """UsageError if a file of these days is not there any more. Nothing is committed."""
+        self._refuse_missing(
+            self._files({version: self._at(version) for version in set(self.versions.values())}, self.versions)
+        )
+
+    def _files(self, earlier: Mapping[int, DeltaTable], days: Collection[date]) -> Iterator[DataFile]:
+        for version, table in earlier.items():
+            yield from files_of(table, self.column, [day for day in days if self.versions[day] == version])
 
     def _at(self, version: int) -> DeltaTable:
         table = open_table(self.folder, version)

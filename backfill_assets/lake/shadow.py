@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,10 @@ import pyarrow as pa
 from pyarrow.fs import FileType
 
 from backfill_assets.calendar import Partition
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.latest import COLUMNS, Latest, latest
+from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.lake.record import Build
@@ -32,19 +34,33 @@ BASE = "base.json"
 
 @dataclass(frozen=True)
 class Base:
-    """Live as a shadow reads it: the version of every table (-1: there was none), since when, and who opened it."""
+    """Live as a shadow reads it: the version of every table (-1: there was none), since when, and who opened it.
+
+    `ids`: Delta's id of each table, which one that is deleted and made anew has not.
+    """
 
     versions: Mapping[str, int]
     at: datetime
     who: str = ""
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, live: Lake, tables: Iterable[str], who: str = "") -> Base:
+        """These tables of `live` as they are now."""
+        opened = {name: open_table(live.path(name)) for name in tables}
+        versions = {name: int(table.version()) if table else -1 for name, table in opened.items()}
+        return cls(
+            versions, datetime.now(UTC), who, {name: str(table.metadata().id) for name, table in opened.items() if table}
+        )
 
     def to_json(self) -> str:
-        return json.dumps({"tables": dict(self.versions), "at": self.at.isoformat(), "who": self.who})
+        fields = {"tables": dict(self.versions), "ids": dict(self.ids), "at": self.at.isoformat(), "who": self.who}
+        return json.dumps(fields)
 
     @classmethod
     def from_json(cls, text: bytes) -> Base:
         fields: dict[str, Any] = json.loads(text)
-        return cls(fields["tables"], datetime.fromisoformat(fields["at"]), fields["who"])
+        return cls(fields["tables"], datetime.fromisoformat(fields["at"]), fields["who"], fields.get("ids", {}))
 
 
 @dataclass(frozen=True)
@@ -106,13 +122,6 @@ class Shadow(Lake):
     def covers(self, partition: Partition) -> bool:
         return partition[1] in self.covered.get(partition[0], ())
 
-    def discard(self) -> None:
-        """Delete the shadow, whether it was opened or not."""
-        files = files_in(self.live.paths.shadows)
-        name = self.root.rpartition("/")[2]
-        if files.get_file_info(name).type != FileType.NotFound:
-            files.delete_dir(name)
-
     def _divided(self, table: str, days: Collection[date]) -> tuple[list[date], list[date]]:
         covered = self.covered.get(table, frozenset())
         return [day for day in days if day in covered], [day for day in days if day not in covered]
@@ -136,10 +145,20 @@ def read_base(root: str, plan: str) -> Base | None:
         return Base.from_json(Documents(shadow_root(root, plan)).read(BASE))
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{shadow_root(root, plan)}/{BASE} cannot be read: what the shadow was built from is unknown. Nothing was changed. "
+            f"Restore that file from a copy, or `backfill discard {plan}`, then plan again."
+        ) from None
 
 
-def write_base(root: str, plan: str, versions: Mapping[str, int], who: str) -> Base:
+def write_base(root: str, plan: str, base: Base) -> None:
     """Open the shadow of a plan on these versions of live, or move it to them."""
-    base = Base(versions, datetime.now(UTC), who)
     Documents(shadow_root(root, plan)).write(BASE, base.to_json())
-    return base
+
+
+def delete_shadow(root: str, plan: str) -> None:
+    """Delete the shadow of a plan, if there is one, whatever is in it."""
+    files = files_in(Paths(root).shadows)
+    if files.get_file_info(plan).type != FileType.NotFound:
+        files.delete_dir(plan)

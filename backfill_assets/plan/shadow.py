@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
@@ -47,12 +46,7 @@ def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
     plan's lock."""
     root = workspace.lake.root
     if plan.is_shadow and read_base(root, plan.id) is None:
-        write_base(root, plan.id, live_versions(workspace), who)
-
-
-def live_versions(workspace: Workspace) -> dict[str, int]:
-    """The version of every table of live now; -1 where there is none."""
-    return {name: workspace.lake.version(name) for name in workspace.names}
+        write_base(root, plan.id, Base.of(workspace.lake, workspace.names, who))
 
 
 def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
@@ -68,5 +62,5 @@ def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Sha
     One that is not open reads live as it is now.
     """
     live = workspace.lake
-    base = base or read_base(live.root, plan.id) or Base(live_versions(workspace), datetime.now(UTC))
+    base = base or read_base(live.root, plan.id) or Base.of(live, workspace.names)
     return Shadow(shadow_root(live.root, plan.id), live, base, {name: plan.days_of(name) for name in plan.reasons})

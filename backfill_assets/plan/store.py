@@ -23,6 +23,8 @@ STAMP = "%Y%m%dT%H%M%S%f"
 EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
 PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
 PUBLISHING, PUBLISHED, DISCARDED = "publishing", "published", "discarded"
+# Between this and `rolled_back`, some tables may be as before the plan, and others not yet.
+ROLLING_BACK = "rolling_back"
 # The event recorded before a chunk is launched.
 REQUESTED = "requested"
 # What a plan in one of these states has built was taken back, moved or deleted: how far it is cannot be seen in its days.
@@ -31,8 +33,8 @@ CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
 
 
-# Those after which a plan from a shadow is, or is not, in live.
-OF_LIVE = (PUBLISHING, PUBLISHED, ROLLED_BACK)
+# Those after which all of a plan is, or is not, in live, or some of it.
+OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,13 @@ class Plans:
         return [plan_id for plan_id in self.ids() if self._last(plan_id)[0] == "started"]
 
     def half_published(self) -> list[str]:
-        """The ids of the plans whose publication was begun, and neither finished nor taken back."""
-        return [plan_id for plan_id in self.ids() if self._last(plan_id, OF_LIVE)[0] == PUBLISHING]
+        """The ids of the plans whose publication, or whose rollback, was begun and not finished."""
+        return [plan_id for plan_id in self.ids() if self.half_done(plan_id)]
+
+    def half_done(self, plan_id: str) -> str:
+        """What was begun and not finished: `publishing` or `rolling_back`; "" if nothing."""
+        kind, _ = self._last(plan_id, OF_LIVE)
+        return kind if kind in (PUBLISHING, ROLLING_BACK) else ""
 
     def _last(self, plan_id: str, among: Collection[str] = STATES) -> tuple[str, str]:
         """The kind and the file of the last event that changed the state of a plan; "" if there is none."""

@@ -1,18 +1,19 @@
 """What keeps a plan's shadow from being published: days that are not built, and what changed in live since it was opened."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import date
 
 from backfill_assets.calendar import Partition
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.rewritten import data_files
-from backfill_assets.lake.shadow import Base, Shadow
+from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.shadow import live_versions, shadow_of
+from backfill_assets.plan.shadow import shadow_of
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.workspace import Workspace
 
@@ -22,13 +23,15 @@ class ShadowState:
     """A plan's shadow against live as it is now, in the order in which tables are built.
 
     `builds`: what the shadow has built, with everything recorded; `unbuilt`: partitions that it has not, or not as they should
-    be, and why; `conflicts`: those that live has other rows of since the shadow was opened, or of what they were computed from.
+    be, and why; `conflicts`: those that live has other rows of since the shadow was opened, or of what they were computed from;
+    `versions`: of the shadow's tables, at which these builds are in them.
     """
 
     shadow: Shadow
     builds: Mapping[Partition, Build]
     unbuilt: Mapping[Partition, str]
     conflicts: Mapping[Partition, str]
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_current(self) -> bool:
@@ -37,9 +40,17 @@ class ShadowState:
 
 
 def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
-    """The state of a plan's shadow now. Nothing is changed."""
+    """The state of a plan's shadow now. Nothing is changed. UsageError if the shadow is not there."""
+    if read_base(workspace.lake.root, plan.id) is None:
+        raise UsageError(
+            f"The shadow of plan {plan.id} is not there any more ({shadow_root(workspace.lake.root, plan.id)}). Nothing was "
+            f"changed. `backfill discard {plan.id}` forgets it; then plan again."
+        )
     shadow = shadow_of(plan, workspace)
-    own = shadow.latest({name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id)
+    versions, before = _versions(plan, shadow), None
+    while versions != before:  # no commit came between the versions and the builds
+        own = shadow.latest({name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id)
+        before, versions = versions, _versions(plan, shadow)
     builds = {partition: own.accepted[partition] for partition in plan.partitions() if partition in own.accepted}
     unbuilt = _not_up_to_date(plan, workspace, shadow)
     lost = {
@@ -53,17 +64,41 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
         for name in plan.reasons
         for day, why in rewritten_in_live(name, plan.days_of(name), workspace, shadow, builds).items()
     }
-    now = replace(shadow, base=Base(live_versions(workspace), datetime.now(UTC)))
-    moved = {p: why for p, why in _not_up_to_date(plan, workspace, now).items() if p not in unbuilt}
-    return ShadowState(shadow, builds, {**unbuilt, **lost}, {**moved, **conflicts})
+    moved = {p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt}
+    return ShadowState(shadow, builds, {**unbuilt, **lost}, {**moved, **conflicts}, versions)
 
 
-def _not_up_to_date(plan: Plan, workspace: Workspace, shadow: Shadow) -> dict[Partition, str]:
+def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
+    return {name: shadow.version(name) for name in plan.reasons}
+
+
+def outdated_on_live(plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()) -> dict[Partition, str]:
+    """The plan's partitions, or those of some tables, that would not be up to date if the shadow were on live as it is now;
+    those too that read what somebody else wrote to live."""
+    now = replace(shadow, base=Base.of(workspace.lake, workspace.names))
+    moved, graph = _not_up_to_date(plan, workspace, now, names), workspace.graph
+    rewritten = latest_builds(replace(workspace, lake=now)).rewritten
+    for partition in plan.partitions() if rewritten else ():
+        if (partition[0] in names or not names) and partition not in moved:
+            read = next((other for other in graph.reads(partition) if other in rewritten), None)
+            if read:
+                moved[partition] = (
+                    f"reads {read[0]} {read[1]}, which does not hold the rows that were accepted: {rewritten[read]}"
+                )
+    return moved
+
+
+def _not_up_to_date(plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()) -> dict[Partition, str]:
     inside = replace(workspace, lake=shadow)
     # By the code that was planned, which whoever publishes holds against the code now.
-    tables = [replace(table, version=plan.code[table.name]) for table in workspace.tables if table.name in plan.code]
+    tables = [
+        replace(table, version=plan.code[table.name])
+        for table in workspace.tables
+        if table.name in plan.code and (not names or table.name in names)
+    ]
     status = status_of(inside, tables, plan.days(), latest=latest_builds(inside, plan.id)).partitions
-    return {p: _said(status[p].state, status[p].why) for p in plan.partitions() if status[p].state != State.UP_TO_DATE}
+    wanted = [partition for partition in plan.partitions() if partition in status]
+    return {p: _said(status[p].state, status[p].why) for p in wanted if status[p].state != State.UP_TO_DATE}
 
 
 def _said(state: State, why: str) -> str:
@@ -77,6 +112,9 @@ def rewritten_in_live(
     `builds` of the shadow; each with what happened."""
     live = workspace.lake
     table, base = open_table(live.path(name)), shadow.base.versions.get(name, -1)
+    known_as = shadow.base.ids.get(name)
+    if base >= 0 and (table is None or (known_as and str(table.metadata().id) != known_as)):
+        return dict.fromkeys(days, f"live's table was {'made anew' if table else 'deleted'} after the shadow was opened")
     before = open_table(live.path(name), base) if base >= 0 else None
     now, then = (data_files(each, days) if each else {} for each in (table, before))
     touched = [day for day in days if now.get(day) != then.get(day)]

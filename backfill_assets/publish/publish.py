@@ -18,10 +18,10 @@ from backfill_assets.lake.promote import PromoteCommit
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.release import Release
 from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.shadow import shadow_of
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
-from backfill_assets.publish.conflicts import ShadowState, rewritten_in_live, state_of
+from backfill_assets.publish.conflicts import ShadowState, outdated_on_live, rewritten_in_live, state_of
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.may_publish import (
     in_conflict,
@@ -30,7 +30,7 @@ from backfill_assets.publish.may_publish import (
     refuse_unfinished,
     refuse_unreleased,
 )
-from backfill_assets.publish.release_plan import By, point_to_plan, release_plan
+from backfill_assets.publish.release_plan import By, point_to_plan, refuse_unknown_channel, release_plan
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -79,9 +79,10 @@ class Publication:
         plans, builds = Plans(self.workspace.lake.root), list[Build]()
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
-            self.plan.refuse_gone_tables(self.workspace.names)
+            refuse_unknown_channel(channel, self.workspace.lake.root)
+            self.plan.refuse_other_code(self.workspace.code)
             if plans.state(self.plan.id) == PUBLISHED:
-                shadow_of(self.plan, self.workspace).discard()
+                delete_shadow(self.workspace.lake.root, self.plan.id)
                 return Published((), point_to_plan(self.plan, self.workspace, channel, self._by))
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
@@ -96,7 +97,7 @@ class Publication:
                     builds += self._put_into_live(table, state)
                 release = release_plan(self.plan, self.workspace, channel, self._by, runs, publication=self.run)
                 plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=release.number)
-            state.shadow.discard()
+            delete_shadow(self.workspace.lake.root, self.plan.id)
         return Published(tuple(builds), release)
 
     @property
@@ -117,8 +118,11 @@ class Publication:
 
         def decide() -> list[Build]:
             # Under the lock: what was written to live since the decision is a conflict too.
-            if written := rewritten_in_live(name, days, self.workspace, shadow, state.builds):
-                raise Conflict(in_conflict(self.plan, {(name, day): why for day, why in written.items()}))
+            written = {
+                (name, day): why for day, why in rewritten_in_live(name, days, self.workspace, shadow, state.builds).items()
+            }
+            if changed := written | outdated_on_live(self.plan, self.workspace, shadow, [name]):
+                raise Conflict(in_conflict(self.plan, changed))
             known = lake.latest({name: days}, SCHEMA.names)
             by_others = known.differing() | lake.rewritten(known.accepted, {name: None})
             by_others |= {(name, day): why for day, why in lake.lost_files(name, table.partition_by, days).items()}
@@ -129,7 +133,7 @@ class Publication:
 
         source = shadow.path(name)
         commit = PromoteCommit(
-            lake.path(name), table.partition_by, source, shadow.version(name), lambda: self._built_so(table, days)
+            lake.path(name), table.partition_by, source, state.versions[name], lambda: self._built_so(table, days)
         )
         return commit_and_record(lake.root, name, decide, commit)
 

@@ -18,7 +18,7 @@ from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import ROLLING_BACK, Plans
 from backfill_assets.publish.live import LiveState
 from backfill_assets.workspace import Workspace
 
@@ -76,6 +76,10 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
         try:
             plan = Plans(root).read(plan_id)
         except UsageError:
+            if plan_id in state.half_published:
+                yield Reason(
+                    Cause.PLAN, f"plan {plan_id} is published in part, and cannot be read: restore its file from a copy"
+                )
             continue
         published = plan_id in state.half_published
         days = plan.partitions() if published or not plan.is_shadow else ()
@@ -86,7 +90,10 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
                 f"out any more, `backfill resume {plan_id}`"
             )
             if published:
-                why = f"plan {plan_id} is published in part ({ranges(of_plan)}): `backfill publish {plan_id}` finishes it"
+                act, verb = (
+                    ("taken back", "rollback") if Plans(root).half_done(plan_id) == ROLLING_BACK else ("published", "publish")
+                )
+                why = f"plan {plan_id} is {act} in part ({ranges(of_plan)}): `backfill {verb} {plan_id}` finishes it"
             yield Reason(Cause.PLAN, why)
 
 

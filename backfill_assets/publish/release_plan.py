@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from backfill_assets.errors import Conflict, Guarded
-from backfill_assets.lake.release import STABLE, Release
+from backfill_assets.errors import Conflict, Guarded, UsageError
+from backfill_assets.lake.release import CANDIDATE, STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
@@ -26,6 +26,14 @@ class By(NamedTuple):
 
     def of(self, plan: Plan) -> str:
         return f"plan {plan.id}: {self.reason}" if self.reason else f"plan {plan.id}"
+
+
+def refuse_unknown_channel(channel: str, root: str) -> None:
+    """UsageError for a channel that nobody knows: readers would never ask for it, and nights would go there."""
+    newest = Releases(root).newest()
+    known = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
+    if channel not in known:
+        raise UsageError(f"There is no channel {channel}. Nothing was published. The channels are {', '.join(known)}.")
 
 
 def release_plan(

@@ -5,7 +5,7 @@ so that its status says what has changed since. A rollback that was stopped is c
 """
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -18,10 +18,10 @@ from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.restore import RestoreCommit
 from backfill_assets.lake.rewritten import rewritten, rewritten_at
 from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.shadow import shadow_of
-from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
 from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -86,20 +86,38 @@ def roll_back(
         days: dict[str, list[date]] = {}
         for name, day in (partition for partition, decision in decisions.items() if decision.kind == Kind.RESTORE):
             days.setdefault(name, []).append(day)
-        with ExitStack() as marked:  # until all tables are done: between two of them, nothing is released
+        _refuse_half(plan, plans, decisions)
+        tables = [table for table in workspace.graph.tables if table.name in days]
+        for table in tables:
+            versions = {day: decisions[table.name, day].version for day in days[table.name]}
+            RestoreCommit(workspace.lake.path(table.name), table.partition_by, versions).refuse_missing()
+        if days:
+            plans.note(plan.id, ROLLING_BACK, now(), who=who, reason=reason)  # from here on, live is not released
+        with ExitStack() as marked:
             for name, of_table in days.items():
                 marked.enter_context(mark_running(workspace.lake.root, RunningStep(name, of_table, record.run, plan.id)))
-            for table in (table for table in workspace.graph.tables if table.name in days):
+            for table in tables:
                 restored += restore(table, days[table.name], plan, workspace, record, force=force)
         done = {(build.table, build.day) for build in restored}
         for partition in [p for p, decision in decisions.items() if decision.kind == Kind.RESTORE and p not in done]:
             decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
-        if is_put_back(decisions.values()) or plan.id in plans.half_published():  # whose publication is given up
-            left = sum(decision.kind in LEFT for decision in decisions.values())
+        left = sum(decision.kind in LEFT for decision in decisions.values())
+        if days or is_put_back(decisions.values()) or plans.half_done(plan.id):  # a publication is given up
             plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
             if plan.is_shadow:  # what it could still be published from
-                shadow_of(plan, workspace).discard()
+                delete_shadow(workspace.lake.root, plan.id)
     return decisions, restored
+
+
+def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decision]) -> None:
+    """Guarded for a plan that is published in part, and of which some would stay: readers would get that part."""
+    left = [partition for partition, decision in decisions.items() if decision.kind in LEFT]
+    if left and plans.half_done(plan.id) == PUBLISHING:
+        table, day = left[0]
+        raise Guarded(
+            f"Plan {plan.id} is published in part, and {len(left)} of its partition(s) cannot be put back, as {table} {day}: "
+            f"{decisions[left[0]].kind}. Nothing was restored. Finish it (`backfill publish {plan.id}`), then roll it back."
+        )
 
 
 def _decisions(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -> dict[Partition, Decision]:
@@ -134,8 +152,13 @@ def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "",
     changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
     if not changed:
         return None
-    version = max(builds[changed[0]].delta_version - 1, builds[changed[0] - 1].delta_version)
-    before, of_plan, now = (builds[changed[0] - 1] if changed[0] else None), builds[changed[-1]], builds[-1]
+    of_plan, now = builds[changed[-1]], builds[-1]
+    # What others built between two of the plan's builds is not lost; that they found the plan's own rows is no build of theirs.
+    written = {builds[n].delta_version for n in changed}
+    others = [n for n in range(changed[-1]) if builds[n].plan != plan_id and builds[n].delta_version not in written]
+    before = builds[others[-1]] if others else None
+    first = next(n for n in changed if not others or n > others[-1])
+    version = max(builds[first].delta_version - 1, before.delta_version if before else -1)
     if before is None:
         return Decision(Kind.FIRST_BUILT)
     if now.fingerprint == before.fingerprint and not rewritten_by_others:

@@ -1,12 +1,12 @@
 """What is done with the shadow of a plan that is not published: moved to live as it is now, or deleted."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from backfill_assets.errors import Guarded
-from backfill_assets.lake.shadow import write_base
+from backfill_assets.lake.shadow import Base, delete_shadow, write_base
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.shadow import live_versions, shadow_of
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.may_publish import examples, refuse_not_in_shadow
@@ -26,9 +26,9 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
         plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
         if before.conflicts:
-            write_base(workspace.lake.root, plan.id, live_versions(workspace), who)
+            write_base(workspace.lake.root, plan.id, Base.of(workspace.lake, workspace.names, who))
         after = state_of(plan, workspace)
-    return ShadowState(after.shadow, after.builds, after.unbuilt, before.conflicts)
+    return replace(after, conflicts=before.conflicts)
 
 
 def rebased_lines(plan: Plan, state: ShadowState) -> list[str]:
@@ -50,11 +50,13 @@ def discard(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], dat
                 f"Plan {plan.id} is open. Nothing was discarded. Let it end (`backfill resume {plan.id}`), or cancel it first: "
                 f"`backfill cancel {plan.id}`."
             )
-        refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
+        if plans.state(plan.id) != DISCARDED:  # a discard that was killed is finished
+            refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
         if plan.id in plans.half_published():
             raise Guarded(
                 f"Some tables of plan {plan.id} are published already. Nothing was discarded. Finish it (`backfill publish "
                 f"{plan.id}`), or take it back: `backfill rollback {plan.id}`."
             )
-        plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)
-        shadow_of(plan, workspace).discard()
+        if plans.state(plan.id) != DISCARDED:
+            plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)
+        delete_shadow(workspace.lake.root, plan.id)

@@ -22,6 +22,11 @@ class Verdicts:
     root: str
 
     def keep(self, verdict: Verdict) -> None:
+        """Write a verdict, whole or not at all, as the newest of its plan."""
+        with writing(self.root, "_verdicts"):  # whoever accepts lines meanwhile does so of the one before, or of this one
+            self._keep(verdict)
+
+    def _keep(self, verdict: Verdict) -> None:
         """Write a verdict, whole or not at all, as the newest of its plan, also where another host's clock is ahead."""
         order = verdict.at.astimezone(UTC)
         for name in self._names(verdict.plan)[-1:]:
@@ -51,7 +56,7 @@ class Verdicts:
                 raise UsageError(f"Plan {plan} was not verified. Nothing was accepted. Type `backfill verify {plan}`.")
             for line in [line for name in names for line in verdict.named(name) or [name]]:
                 verdict = verdict.accept(line, who=who, reason=reason, at=at)
-            self.keep(verdict)
+            self._keep(verdict)
         return verdict
 
     def _names(self, plan: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Whether a plan's shadow was verified, on the very versions that would be published."""
 
+import hashlib
 from collections.abc import Callable
 
 from backfill_assets.errors import Guarded
@@ -13,8 +14,24 @@ from backfill_assets.workspace import Workspace
 
 def versions_of(plan: Plan, state: ShadowState) -> dict[str, int]:
     """What a verdict on the shadow is about: the version of each of its tables, and those of live that it reads."""
-    shadow = {f"shadow {name}": state.shadow.version(name) for name in plan.reasons}
-    return shadow | {f"live {name}": version for name, version in state.shadow.base.versions.items()}
+    shadow = {f"shadow {name}": state.versions[name] for name in plan.reasons}
+    rows = {f"rows of shadow {name}": _rows(name, state) for name in plan.reasons}
+    return shadow | rows | {f"live {name}": version for name, version in state.shadow.base.versions.items()}
+
+
+def _rows(name: str, state: ShadowState) -> int:
+    """A number for what the days of a table hold: a table that was made anew comes to the same versions with other rows."""
+    days = sorted(f"{day} {build.fingerprint}" for (of, day), build in state.builds.items() if of == name)
+    return int(hashlib.sha256("\n".join(days).encode()).hexdigest()[:12], 16)
+
+
+def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
+    """The code that a verdict is about: of the tables as planned, their rules, and what the project declares of several."""
+    rules = {f"rules of {table.name}": table.rules_version for table in workspace.tables if table.name in plan.code}
+    functions = [(each.name, each.check) for each in workspace.reconciliations]
+    functions += [(each.name, each.query) for each in workspace.consumers]
+    declared = {f"check {name}": hashlib.sha256(of.__code__.co_code).hexdigest()[:12] for name, of in functions}
+    return {**plan.code, **rules, **declared}
 
 
 def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
@@ -25,7 +42,7 @@ def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:
         verdict = Verdicts(workspace.lake.root).newest(plan.id)
         if verdict is None:
             raise Guarded(f"Plan {plan.id} was not verified. {NOT_PUBLISHED} Type `backfill verify {plan.id}`.")
-        verdict.refuse_other_versions(versions_of(plan, state), plan.code)
+        verdict.refuse_other_versions(versions_of(plan, state), code_of(plan, workspace))
         if verdict.result == Result.FAILED:
             failed = [f"{line.name} ({line.figures})" for line in verdict.lines if line.outcome == Outcome.FAILED]
             raise Guarded(

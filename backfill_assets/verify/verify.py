@@ -1,6 +1,7 @@
 """Verifying a plan: its checklist, filled on the shadow as it is and on live as the shadow reads it; a verdict comes of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.shadow_compared import shadow_compared
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import Conflict, UsageError
 from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import SCHEMA, Build
@@ -27,7 +28,7 @@ from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.checks_of_project import SideReader
 from backfill_assets.verify.outside_days import table_days
 from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import versions_of
+from backfill_assets.verify.verified import code_of, versions_of
 from backfill_assets.workspace import Workspace
 
 
@@ -37,14 +38,14 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     What was accepted on the same versions stays accepted. UsageError for a plan that has no shadow, Guarded for an open one.
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
-    plan.refuse_gone_tables(workspace.names)
+    plan.refuse_other_code(workspace.code)
     workspace.lake.recover(workspace.names)
     state, names = state_of(plan, workspace), dict.fromkeys(workspace.names)
     shadow, live = state.shadow, workspace.lake
     opened = latest(live.ledger, names, SCHEMA.names, until=shadow.base.versions)
     inside = shadow.latest(names, SCHEMA.names, plan=plan.id)
     tables = {table.name: table for table in workspace.tables}
-    versions = {name: shadow.version(name) for name in tables}
+    versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     lines = checklist(
         [_rebuilt(tables[name], plan, workspace, state, opened, inside) for name in tables if name in plan.reasons],
         SideReader(rows_of(live, tables, shadow.base.versions), opened.accepted),
@@ -53,10 +54,13 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
         consumed_by=workspace.consumers,
     )
     lines = (*lines, *_rows_changed(plan, workspace), _conflicts(state.conflicts))
-    verdict = Verdict(plan.id, lines, versions_of(plan, state), dict(plan.code), now(), who)
+    if {name: shadow.version(name) for name in plan.reasons} != state.versions:
+        raise Conflict(f"The shadow of plan {plan.id} was written while it was verified. No verdict was kept. Verify it again.")
+    verdict = Verdict(plan.id, lines, versions_of(plan, state), code_of(plan, workspace), now(), who)
     verdicts = Verdicts(live.root)
-    if earlier := verdicts.newest(plan.id):
-        verdict = verdict.with_acceptances_of(earlier)
+    with suppress(UsageError):  # one that cannot be read is replaced
+        if earlier := verdicts.newest(plan.id):
+            verdict = verdict.with_acceptances_of(earlier)
     verdicts.keep(verdict)
     return verdict
 

@@ -9,7 +9,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
 from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import versions_of
+from backfill_assets.verify.verified import code_of, versions_of
 from backfill_assets.workspace import open_workspace
 from tests.cli.test_on_a_terminal import on_a_terminal
 from tests.cli.test_run import REJECTED, backfill, refused
@@ -35,7 +35,7 @@ def plan(site, tmp_path) -> Plan:
     site.write({SECOND: 7}, table=REJECTED, into=plan)
     seen = versions_of(plan, state_of(plan, workspace))
     Verdicts(str(site.root)).keep(
-        Verdict(plan.id, (Line("rows", Outcome.PASSED, "7 rows"),), seen, dict(plan.code), NOW, "ada")
+        Verdict(plan.id, (Line("rows", Outcome.PASSED, "7 rows"),), seen, code_of(plan, workspace), NOW, "ada")
     )
     return plan
 

@@ -72,7 +72,10 @@ class Site:
     def shadow_plan(self, days: Mapping[str, list[date]], reason: str = "", workspace: Workspace | None = None) -> Plan:
         """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended."""
         reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
-        plan = Plan(dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow"))
+        code = (
+            dict.fromkeys(days, "1") | {name: of for name, of in workspace.code.items() if name in days} if workspace else None
+        )
+        plan = Plan(code or dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow"))
         self.plans.keep(plan)
         self.plans.note(plan.id, "started", NOW, who="ada")
         open_shadow(plan, workspace or self.workspace, "ada")
@@ -99,7 +102,7 @@ class Site:
         """
         self.runs["run"] += 1
         lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
-        plan = into.id if into else plan
+        plan, code = (into.id, into.code[table]) if into else (plan, code)
         now, folder = {} if into else self.values(table), lake.path(table)
         rows = [(value, at) for at, value in values.items() for _ in range(value)]
         data = {"n": pa.array([v for v, _ in rows], pa.int64()), self.column: pa.array([at for _, at in rows], pa.date32())}

@@ -14,7 +14,7 @@ from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
 from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import verified, versions_of
+from backfill_assets.verify.verified import code_of, verified, versions_of
 from tests.publish.site import DAYS, NOW, A, Site
 
 D0, D1, D2, D3 = DAYS
@@ -37,7 +37,7 @@ def rebuilt(site: Site, more: str = "") -> Plan:
 def verdict_on(site: Site, plan: Plan, *outcomes: Outcome) -> Verdict:
     lines = tuple(Line(f"check {n}", outcome, "1 of 2 rows") for n, outcome in enumerate(outcomes))
     seen = versions_of(plan, state_of(plan, site.workspace))
-    verdict = Verdict(plan.id, lines, seen, dict(plan.code), NOW, "ada")
+    verdict = Verdict(plan.id, lines, seen, code_of(plan, site.workspace), NOW, "ada")
     Verdicts(str(site.root)).keep(verdict)
     return verdict
 

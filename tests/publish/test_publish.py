@@ -21,7 +21,7 @@ from tests.publish.site import DAYS, NOW, A, B, Site
 
 D0, D1, D2, D3 = DAYS
 # What a publication writes with: before and after each of these, it may be killed.
-WRITING = ("put_files", "_append", "append", "note", "discard")
+WRITING = ("put_files", "_append", "append", "note", "delete_shadow")
 STOPS = 20
 
 
