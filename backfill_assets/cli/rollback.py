@@ -15,6 +15,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.decision import Kind
+from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back, rollback_of
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
@@ -45,9 +46,10 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
     code = exit_codes.DONE if text.is_complete(decisions.values()) else exit_codes.PARTIAL
     if as_json:
         values = {"plan": plan.id, "state": plans.state(plan.id), "exit_code": code, "not_reported": not_reported}
+        values["still_read"] = left_with_plan(plan, workspace)
         print(json.dumps(values | text.days_by_kind(decisions)))
         return code
-    for line in [*text.ending_lines(plan.id, decisions), not_reported]:
+    for line in [*text.ending_lines(plan.id, decisions), left_with_plan(plan, workspace), not_reported]:
         if line:
             console.print(line)
     return code

@@ -13,6 +13,7 @@ from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish import text
+from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
@@ -44,7 +45,7 @@ def rollback_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = 
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
         left, ending = text.lines_of_left(decisions), text.ending_lines(plan.id, decisions)
-        message = "\n".join([*ending, *left])
+        message = "\n".join(filter(None, [*ending, *left, left_with_plan(plan, workspace)]))
         metadata: dict[str, Any] = {
             "plan": plan.id,
             "days": MetadataValue.md(markdown_table(text.COLUMNS, text.rows(decisions))),

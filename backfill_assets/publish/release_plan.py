@@ -80,3 +80,18 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Rel
     if newest.channels.get(channel) != number:
         newest = releases.point(newest, channel, number, who=by.who, reason=by.of(plan))
     return replace(releases.get(number), channels=newest.channels)
+
+
+def left_with_plan(plan: Plan, workspace: Workspace) -> str:
+    """Which readers keep a published plan after it was taken back from live, in words; "" if all get live as it is next."""
+    published = Plans(workspace.lake.root).events(plan.id, PUBLISHED)
+    releases = Releases(workspace.lake.root)
+    newest = releases.newest()
+    if not published or newest is None:
+        return ""
+    with_plan, moving = int(published[-1].facts["release"]), following(newest, releases)
+    staying = [name for name, number in newest.channels.items() if number >= with_plan and name not in moving]
+    if not staying:
+        return ""
+    back = f" `backfill rollback --release {with_plan - 1} --channel {staying[0]}` takes it from them." if with_plan > 1 else ""
+    return f"Readers of {', '.join(staying)} still get the plan, with release {newest.channels[staying[0]]}.{back}"

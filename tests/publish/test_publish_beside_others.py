@@ -12,6 +12,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.publish import Publication, Published
 from backfill_assets.publish.release_live import release_live
+from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
 from tests.publish.site import DAYS, NOW, A, B, Site
@@ -124,6 +125,17 @@ def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(site)
     releases.point(releases.newest(), "candidate", 1, who="bo", reason="wrong")  # type: ignore[arg-type]
     with pytest.raises(Guarded, match=f"No readers get plan {plan.id} any more: they were pointed back to release 1"):
         publish(site, plan, "stable")
+
+
+def test_readers_who_keep_a_plan_that_was_taken_back_are_named_with_the_command_that_takes_it_from_them(site):
+    first, second = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    publish(site, first)
+    publish(site, second, "candidate")
+    site.roll_back(first)
+    said = left_with_plan(first, site.workspace)
+    assert said.startswith("Readers of stable still get the plan, with release 2. `backfill rollback --release 1 ")
+    release_live(site.workspace, who="sensor")
+    assert (released(site)[D1], released(site, channel="candidate")[D1]) == (7, 2)
 
 
 def test_a_published_plan_is_taken_back_by_a_rollback_and_by_nothing_else(site):
