@@ -80,10 +80,10 @@ class Publication:
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
             refuse_unknown_channel(channel, self.workspace.lake.root)
-            self.plan.refuse_other_code(self.workspace.code)
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
                 return Published((), point_to_plan(self.plan, self.workspace, channel, self._by))
+            self.plan.refuse_other_code(self.workspace.code)
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)

@@ -5,7 +5,7 @@ so that its status says what has changed since. A rollback that was stopped is c
 """
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -22,7 +22,7 @@ from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
-from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
+from backfill_assets.publish.decision import LEFT, Decision, Kind, decide, is_put_back
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -142,34 +142,6 @@ def _decisions(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -
     for day, why in rewritten_at(folder, earlier.values()).items():
         decided[day] = Decision(Kind.LOST, why=why)
     return {(table.name, day): decision for day, decision in sorted(decided.items())}
-
-
-def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "", *, force: bool = False) -> Decision | None:
-    """What is done with a partition, by its builds that were accepted, oldest first; None if the plan did not change it.
-
-    `rewritten_by_others`: what somebody else did to its rows since the last of them, if anything.
-    """
-    changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
-    if not changed:
-        return None
-    of_plan, now = builds[changed[-1]], builds[-1]
-    # What others built between two of the plan's builds is not lost; that they found the plan's own rows is no build of theirs.
-    written = {builds[n].delta_version for n in changed}
-    others = [n for n in range(changed[-1]) if builds[n].plan != plan_id and builds[n].delta_version not in written]
-    before = builds[others[-1]] if others else None
-    first = next(n for n in changed if not others or n > others[-1])
-    version = max(builds[first].delta_version - 1, before.delta_version if before else -1)
-    if before is None:
-        return Decision(Kind.FIRST_BUILT)
-    if now.fingerprint == before.fingerprint and not rewritten_by_others:
-        return Decision(Kind.RESTORED)
-    why = rewritten_by_others or (_by_whom(now) if now.fingerprint != of_plan.fingerprint else "")
-    return Decision(Kind.CONFLICT, why=why) if why and not force else Decision(Kind.RESTORE, before, version=version)
-
-
-def _by_whom(build: Build) -> str:
-    who = f"plan {build.plan}" if build.plan else f"run {build.run}"
-    return f"built since by {who} on {build.at:%Y-%m-%d %H:%M} UTC" + (f" ({build.reason})" if build.reason else "")
 
 
 def restore(
