@@ -63,7 +63,13 @@ def maintain(
 
 @app.command()
 def diff(
-    first: Annotated[str, typer.Argument(metavar="PLAN|TABLE|RELEASE", help="A plan that was run, a table, or a release.")],
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PLAN|TABLE|RELEASE]",
+            help="A plan that was run, a table, or a release; if not given, the only plan that is in a shadow.",
+        ),
+    ] = "",
     second: Annotated[
         str, typer.Argument(metavar="[DAY|RELEASE]", help="The table's days, or the release that is compared with the first.")
     ] = "",

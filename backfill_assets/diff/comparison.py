@@ -9,6 +9,7 @@ from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.shadow_compared import shadow_compared
 from backfill_assets.errors import UsageError
+from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
@@ -16,12 +17,13 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Comparison:
-    """`first` and `second` as they are typed: a plan's id or its beginning; a table and days; two numbers of releases.
+    """`first` and `second` as they are typed: a plan's id or its beginning ("": the only one that is in a shadow); a table and
+    days; two numbers of releases.
 
     `target` limits a plan or releases to some tables, `partitions` to some days, both as everywhere.
     """
 
-    first: str
+    first: str = ""
     second: str = ""
     target: str = ""
     partitions: str = ""
@@ -38,7 +40,7 @@ class Comparison:
             plans = Plans(workspace.lake.root)
             if "/" in self.first:
                 raise UsageError(f"Which day of {self.first}? Nothing was compared. Type it after the table: YYYY-MM-DD.")
-            plan = plans.read(plans.full_id(self.first))
+            plan = plans.read(resolve_shadow_id(self.first, plans))
             compared = shadow_compared if workspace_of(plan, workspace) is not workspace else plan_compared
             return compared(plan, workspace, *self._limits(workspace))
         if self.target or self.partitions:

@@ -96,7 +96,7 @@ def keys(key: Mapping[str, Any]) -> list[str]:
 
 
 def value(of: Any) -> str:
-    """A value as JSON has it, so that a text, a number and null are told apart; a long one is cut off."""
+    """A value as JSON has it: a text, a number and null differ; a long one is cut off."""
     text = json.dumps(of, ensure_ascii=False)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 

@@ -91,7 +91,7 @@ class Side:
 
 
 def stored_column(folder: str, version: int) -> str:
-    """The column that a table is partitioned by, where nobody declares it any more; "" where it cannot be told."""
+    """The column that a table is partitioned by, where nobody declares it any more; "" where that is not known."""
     with suppress(TableUnreadable):
         table = open_table(folder, version)
         return ", ".join(table.metadata().partition_columns) if table else ""

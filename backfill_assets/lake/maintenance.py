@@ -76,7 +76,7 @@ def maintain(root: str, days: int, now: datetime, who: str, only: str = "") -> M
     at, problem, retired = moments(root, days, now), "", list[Release]()
     state = _all_kept(kept_releases(Releases(root).all(), at.since))
     names = _names(root, only, state.kept)
-    shadow_versions(root)  # if it cannot be told what a shadow needs, nothing is retired either
+    shadow_versions(root)  # if what a shadow needs is not known, nothing is retired either
     if not only:
         try:
             retired, state = retire(root, at.since, now, who)

@@ -62,7 +62,7 @@ class TableUpkeep:
 
 
 def decide(keeping: Keeping, name: str) -> TableUpkeep:
-    """What would be done with a table now; its `problem`, if it cannot be told. Changes nothing."""
+    """What would be done with a table now; its `problem`, if that is not known. Changes nothing."""
     try:
         return _decide(keeping, name)
     except (BackfillError, DeltaError, OSError, pa.ArrowException) as error:

@@ -11,7 +11,6 @@ from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import shadow_of
 from backfill_assets.plan.status import State, status_of
@@ -52,7 +51,8 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
         own = shadow.latest({name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id)
         before, versions = versions, _versions(plan, shadow)
     builds = {partition: own.accepted[partition] for partition in plan.partitions() if partition in own.accepted}
-    unbuilt = _not_up_to_date(plan, workspace, shadow)
+    inside, planned = replace(workspace, lake=shadow), _planned(plan)
+    unbuilt = _not_up_to_date(planned, plan, inside, _builds_of(planned, plan, inside))
     lost = {
         (table.name, day): why
         for table in workspace.tables
@@ -75,30 +75,39 @@ def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
 def outdated_on_live(plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()) -> dict[Partition, str]:
     """The plan's partitions, or those of some tables, that would not be up to date if the shadow were on live as it is now;
     those too that read what somebody else wrote to live."""
-    now = replace(shadow, base=Base.of(workspace.lake, workspace.names))
-    moved, graph = _not_up_to_date(plan, workspace, now, names), workspace.graph
-    rewritten = latest_builds(replace(workspace, lake=now)).rewritten
-    for partition in plan.partitions() if rewritten else ():
-        if (partition[0] in names or not names) and partition not in moved:
-            read = next((other for other in graph.reads(partition) if other in rewritten), None)
-            if read:
-                moved[partition] = (
-                    f"reads {read[0]} {read[1]}, which does not hold the rows that were accepted: {rewritten[read]}"
-                )
+    now = replace(workspace, lake=replace(shadow, base=Base.of(workspace.lake, workspace.names)))
+    planned, graph = _planned(plan, names), workspace.graph
+    builds = _builds_of(planned, plan, now)
+    moved = _not_up_to_date(planned, plan, now, builds)
+    for partition in planned if builds.rewritten else ():
+        read = next((other for other in graph.reads(partition) if other in builds.rewritten), None)
+        if read and partition not in moved:
+            why = f"which does not hold the rows that were accepted: {builds.rewritten[read]}"
+            moved[partition] = f"reads {read[0]} {read[1]}, {why}"
     return moved
 
 
-def _not_up_to_date(plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()) -> dict[Partition, str]:
-    inside = replace(workspace, lake=shadow)
+def _planned(plan: Plan, names: Collection[str] = ()) -> list[Partition]:
+    return [partition for partition in plan.partitions() if not names or partition[0] in names]
+
+
+def _builds_of(partitions: Collection[Partition], plan: Plan, inside: Workspace) -> Latest:
+    """The latest builds of these partitions and of what they read, in the lake of `inside`: not of years beside them."""
+    graph, days = inside.graph, dict[str, set[date]]()
+    for partition in partitions:
+        for name, day in (partition, *graph.reads(partition)):
+            days.setdefault(name, set()).add(day)
+    builds = inside.lake.latest(days, plan=plan.id)
+    rewritten = inside.lake.rewritten(builds.accepted, dict.fromkeys(days))
+    return replace(builds, rewritten=builds.differing() | rewritten)
+
+
+def _not_up_to_date(partitions: Collection[Partition], plan: Plan, inside: Workspace, builds: Latest) -> dict[Partition, str]:
+    wanted = {name for name, _ in partitions}
     # By the code that was planned, which whoever publishes holds against the code now.
-    tables = [
-        replace(table, version=plan.code[table.name])
-        for table in workspace.tables
-        if table.name in plan.code and (not names or table.name in names)
-    ]
-    status = status_of(inside, tables, plan.days(), latest=latest_builds(inside, plan.id)).partitions
-    wanted = [partition for partition in plan.partitions() if partition in status]
-    return {p: _said(status[p].state, status[p].why) for p in wanted if status[p].state != State.UP_TO_DATE}
+    tables = [replace(table, version=plan.code[table.name]) for table in inside.tables if table.name in wanted]
+    status = status_of(inside, tables, plan.days(), latest=builds).partitions
+    return {p: _said(status[p].state, status[p].why) for p in partitions if status[p].state != State.UP_TO_DATE}
 
 
 def _said(state: State, why: str) -> str:

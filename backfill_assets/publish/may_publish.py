@@ -12,7 +12,7 @@ from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLL
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.reasons import Reason, running
-from backfill_assets.publish.release_live import why_withheld
+from backfill_assets.publish.release_live import pointed_back, why_withheld
 from backfill_assets.workspace import Workspace
 
 SHOWN = 5
@@ -85,7 +85,10 @@ def refuse_unreleased(
     reasons = running(workspace.lake.root, runs, but=publication)
     if not reasons:
         others = replace(state, half_published=tuple(each for each in state.half_published if each != plan.id))
-        withheld = why_withheld(workspace, others, latest_builds(workspace))
+        # Where live is as it was released, nothing of it failed or waits; the ledger of years is not read for that.
+        withheld = (
+            why_withheld(workspace, others, latest_builds(workspace)) if state.changed else pointed_back(workspace, state)
+        )
         reasons = [reason for reason in withheld if _is_of_others(reason, plan)]
     if reasons:
         half = f"Plan {plan.id} is in live and not released" if plan.id in state.half_published else NOT_PUBLISHED[:-1]

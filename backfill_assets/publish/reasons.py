@@ -31,7 +31,7 @@ class Cause(StrEnum):
     FAILED = "failed"
     REWRITTEN = "not as it was built"
     UNREADABLE = "not readable"
-    HELD = "held back"
+    POINTED_BACK = "pointed back"
     WRITTEN = "written meanwhile"
 
 

@@ -102,13 +102,17 @@ def why_not_released(workspace: Workspace, builds: Latest) -> list[Reason]:
 
 def why_withheld(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:
     """Why live, which has changed, is not released although nothing is running; nothing if it can be."""
-    newest, releases = state.newest, Releases(workspace.lake.root)
-    reasons = [*open_plans(workspace.lake.root, state), *failures(workspace, state, builds)]
-    if newest and not following(newest, releases):
-        where = ", ".join(f"{channel} at release {number}" for channel, number in newest.channels.items())
-        why = f"{where} was put there: {newest.reason} ({newest.who}). `backfill release --reason ...` releases live"
-        reasons.append(Reason(Cause.HELD, why))
-    return reasons
+    return [*open_plans(workspace.lake.root, state), *failures(workspace, state, builds), *pointed_back(workspace, state)]
+
+
+def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:
+    """The reason, if a person has pointed every channel back to an earlier release; else none."""
+    newest = state.newest
+    if newest is None or following(newest, Releases(workspace.lake.root)):
+        return []
+    where = ", ".join(f"{channel} at release {number}" for channel, number in newest.channels.items())
+    why = f"{where} was put there: {newest.reason} ({newest.who}). `backfill release --reason ...` releases live"
+    return [Reason(Cause.POINTED_BACK, why)]
 
 
 def _release(workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str) -> Decision:

@@ -118,27 +118,27 @@ def test_the_month_is_what_duckdb_computes_from_the_files(station: Station, mend
 
 
 @dataclass(frozen=True)
-class Held:
+class Contents:
     """A table, read without the code under test: its rows, and the files of each day."""
 
     rows: pa.Table
     files: dict[date, set[str]]
 
 
-def held(station: Station) -> dict[str, Held]:
-    found = {}
+def contents_of(station: Station) -> dict[str, Contents]:
+    contents = {}
     for name in TABLES:
         table = DeltaTable(station.lake.path(name))
         live = pa.table(table.get_add_actions(flatten=True))
         files: dict[date, set[str]] = {day: set() for day in MONTH}
         for path, day in zip(live["path"].to_pylist(), live[f"partition.{COLUMN[name]}"].to_pylist(), strict=True):
             files[day].add(path)
-        found[name] = Held(table.to_pyarrow_table(), files)
-    return found
+        contents[name] = Contents(table.to_pyarrow_table(), files)
+    return contents
 
 
 def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_rows_or_files(station: Station, mended: str):
-    before, builds = held(station), len(station.builds())
+    before, builds = contents_of(station), len(station.builds())
     for day in FIVE:  # redelivered without their last hundred lines
         lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
         file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
@@ -151,7 +151,7 @@ def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_r
     assert changed == set(FIVE)
 
     end = station.asked_json("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
-    after = held(station)
+    after = contents_of(station)
     reasons = station.asked_json("show", end["plan"])["contents"]["reasons"]
     planned = {(table, as_day(day)) for table, days in reasons.items() for day in days}
     computed = {(b.table, b.day) for b in station.builds()[builds:]}

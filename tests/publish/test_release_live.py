@@ -159,9 +159,9 @@ def test_a_channel_that_was_pointed_back_stays_until_a_person_releases_and_failu
     lake.build(A, 2, rows=9)
     failed, held = words(decide(lake))
     assert failed == f"failed: {B} {day(2)}: no_nulls_n: 3 rows"
-    assert held.startswith("held back: stable at release 1 was put there: wrong rows (ben). `backfill release --reason")
+    assert held.startswith("pointed back: stable at release 1 was put there: wrong rows (ben). `backfill release --reason")
     lake.build(B, 2)
-    assert [reason.cause for reason in decide(lake).reasons] == [Cause.HELD]
+    assert [reason.cause for reason in decide(lake).reasons] == [Cause.POINTED_BACK]
     decision = release_as_it_stands(lake.workspace, who="ben", reason="mended")
     assert isinstance(decision, Released)
     assert (decision.release.channels, decision.despite) == ({STABLE: 4}, ())

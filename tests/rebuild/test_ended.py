@@ -1,4 +1,4 @@
-"""What Dagster is told at a plan's end of the days that its runs have not built. The webserver is a function."""
+"""What is reported to Dagster at a plan's end, of days that its runs have not built. The webserver is a function."""
 
 import json
 from datetime import UTC, datetime

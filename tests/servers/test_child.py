@@ -13,6 +13,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.servers.child import Child, ignoring_signals, process_tree, stop
 
 # Nobody waits for these sleeps: a server and its own child, up until the test ends them.
+# Its processes do nothing until they are ended, which is what the tests are about.
 STUBBORN = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
