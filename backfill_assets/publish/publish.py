@@ -22,7 +22,7 @@ from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
 from backfill_assets.publish.conflicts import ShadowState, outdated_on_live, rewritten_in_live, state_of
-from backfill_assets.publish.live import live_state
+from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.may_publish import (
     in_conflict,
     refuse_breaking,
@@ -30,6 +30,7 @@ from backfill_assets.publish.may_publish import (
     refuse_unfinished,
     refuse_unreleased,
 )
+from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.release_plan import By, point_to_plan, refuse_unknown_channel, release_plan
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -90,7 +91,9 @@ class Publication:
             if not allow_breaking:
                 refuse_breaking(self.plan, self.workspace, state)
             approve(state)
-            refuse_unreleased(self.plan, self.workspace, live_state(self.workspace), runs)
+            before = live_state(self.workspace)
+            refuse_unreleased(self.plan, self.workspace, before, runs)
+            self._release_before(before, runs)
             plans.note(self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason)  # from here on, live is not released
             with self._marked():
                 for table in (table for table in self.workspace.tables if table.name in self.plan.reasons):
@@ -99,6 +102,11 @@ class Publication:
                 plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=release.number)
             delete_shadow(self.workspace.lake.root, self.plan.id)
         return Published(tuple(builds), release)
+
+    def _release_before(self, live: LiveState, runs: Sequence[str]) -> None:
+        """Release what live has without the plan: readers of other channels get it, and not the plan with it."""
+        if live.changed and self.plan.id not in live.half_published:
+            release_live(self.workspace, who=self.who, runs=runs)
 
     @property
     def _by(self) -> By:

@@ -118,6 +118,20 @@ def test_the_second_channel_gets_what_the_first_has_and_nothing_of_live_that_is_
     assert released(site) == RELEASED | {D1: 7}
 
 
+def test_what_live_has_without_the_plan_is_released_before_it_to_those_who_do_not_get_the_plan(site):
+    plan = rebuilt(site, {D1: 7})
+    site.write({D3: 9})
+    publish(site, plan, "candidate")
+    assert (released(site), released(site, channel="candidate")) == (RELEASED | {D3: 9}, RELEASED | {D1: 7, D3: 9})
+
+
+def test_a_lake_that_was_never_released_gives_stable_what_it_had_before_the_plan(tmp_path):
+    site = Site(tmp_path / "lake")
+    site.write(RELEASED)
+    publish(site, rebuilt(site, {D1: 7}), "candidate")
+    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+
+
 def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(site):
     plan = rebuilt(site, {D1: 7})
     publish(site, plan, "candidate")

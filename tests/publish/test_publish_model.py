@@ -83,14 +83,15 @@ class AsInMemory(RuleBasedStateMachine):
 
     @initialize()
     def first_night(self) -> None:
-        self.night(dict.fromkeys(DAYS, 1))
+        self.night(dict.fromkeys(DAYS, 1), released=False)
 
-    @rule(values=VALUES)
-    def night(self, values: dict[date, int]) -> None:
-        """Others write to live, and it is released by itself."""
+    @rule(values=VALUES, released=st.booleans())
+    def night(self, values: dict[date, int], released: bool) -> None:
+        """Others write to live, and it is released by itself, or will be."""
         self.site.write(values)
         self.model.write(values, "night")
-        self._release_live()
+        if released:
+            self._release_live()
 
     @rule(values=VALUES)
     def rebuild_in_a_shadow(self, values: dict[date, int]) -> None:
@@ -112,6 +113,7 @@ class AsInMemory(RuleBasedStateMachine):
             assert self.site.files() == files
             return
         publication.publish(channel, lambda: NOW, lambda state: None)
+        self.model.release_live()
         self.model.write(shadow.values, shadow.plan.id)
         if (
             self.model.channels.get(channel, -1) == -1
