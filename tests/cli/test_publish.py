@@ -21,7 +21,7 @@ FIRST, SECOND = day(0), day(1)
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Two days of a bundled table."""
+    """Two days of a bundled table, which were not released yet."""
     site = Site(tmp_path / "lake", "arrival_day")
     site.write({FIRST: 1, SECOND: 2}, table=REJECTED)
     return site
@@ -43,7 +43,7 @@ def plan(site, tmp_path) -> Plan:
 def test_a_verified_plan_is_published_and_what_readers_get_is_said(site, plan, tmp_path):
     done = backfill("publish", plan.id[:5], "--reason", "a new rule", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
-    first = f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get release 1."
+    first = f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get release 2."
     assert done.stdout.splitlines()[0] == first
     assert f"To take it back: `backfill rollback {plan.id}`." in done.stdout
     assert "Dagster still shows" in done.stdout  # nobody answers
@@ -54,9 +54,9 @@ def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp
     values = json.loads(
         backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path).stdout
     )
-    assert (values["channels"], values["accepted"], values["exit_code"]) == ({"candidate": 1}, 1, 0)
+    assert (values["channels"], values["accepted"], values["exit_code"]) == ({"stable": 1, "candidate": 2}, 1, 0)
     values = json.loads(backfill("publish", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)
-    assert (values["channels"], values["accepted"]) == ({"candidate": 1, "stable": 1}, 0)
+    assert (values["channels"], values["accepted"]) == ({"stable": 2, "candidate": 2}, 0)
 
 
 def test_a_published_plan_can_be_taken_back(site, plan, tmp_path):
