@@ -23,6 +23,7 @@ from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E40
 from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
 from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
 from backfill_assets.orchestration.spark import SparkResource, for_each_run, spark_resource  # noqa: E402
+from backfill_assets.orchestration.switch_job import switch_job  # noqa: E402
 from backfill_assets.orchestration.verify_job import verify_job  # noqa: E402
 from backfill_assets.workspace import Workspace  # noqa: E402
 
@@ -46,6 +47,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             *plan_jobs(workspace),
             verify_job(workspace),
             publish_job(workspace),
+            switch_job(workspace),
             rollback_job(workspace),
             diff_job(workspace),
             maintenance,

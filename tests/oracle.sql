@@ -64,6 +64,31 @@ SELECT one.*,
         WHERE w.region = one.region AND w.outage_day BETWEEN one.outage_day - 6 AND one.outage_day) AS customers_7d
 FROM daily one;
 
+CREATE TEMP TABLE region_daily_v2 AS
+WITH lasting AS (
+    SELECT *, epoch(restored_at) - epoch(started_at) AS seconds, coalesce(customers, 0) AS n FROM outages
+    WHERE restored_at IS NULL OR epoch(restored_at) - epoch(started_at) > 900
+), daily AS (
+    SELECT outage_day, region, count(*) AS outages, CAST(sum(n) AS BIGINT) AS customers,
+           CAST(sum(coalesce(peak_customers, 0)) AS BIGINT) AS peak_customers, count(restored_at) AS restored,
+           coalesce(sum(n) FILTER (cause LIKE '%equipment issue%'), 0) / nullif(sum(n), 0) AS equipment_share,
+           coalesce(sum(n) FILTER (cause LIKE '%caused by the weather%'), 0) / nullif(sum(n), 0) AS weather_share,
+           coalesce(sum(n) FILTER (cause LIKE '%scheduled maintenance%'), 0) / nullif(sum(n), 0) AS planned_share,
+           coalesce(sum(n) FILTER (cause LIKE '%To protect public safety%'), 0) / nullif(sum(n), 0) AS safety_shutoff_share,
+           coalesce(sum(n) FILTER (cause LIKE '%Unknown%' OR cause LIKE '%investigating%'), 0) / nullif(sum(n), 0)
+               AS unknown_share,
+           CAST(sum(seconds * n) AS BIGINT) / nullif(sum(n) FILTER (restored_at IS NOT NULL), 0) / 60
+               AS mean_restoration_minutes,
+           max(seconds) / 60 AS max_restoration_minutes
+    FROM lasting GROUP BY ALL
+)
+SELECT one.*,
+       (SELECT CAST(sum(w.outages) AS BIGINT) FROM daily w
+        WHERE w.region = one.region AND w.outage_day BETWEEN one.outage_day - 6 AND one.outage_day) AS outages_7d,
+       (SELECT CAST(sum(w.customers) AS BIGINT) FROM daily w
+        WHERE w.region = one.region AND w.outage_day BETWEEN one.outage_day - 6 AND one.outage_day) AS customers_7d
+FROM daily one;
+
 CREATE TEMP TABLE region_history AS
 SELECT CAST(d.day AS DATE) AS outage_day, f.region, CAST(sum(f.outages) AS BIGINT) AS outages_total,
        CAST(sum(f.customers) AS BIGINT) AS customers_total, count(*) AS days_with_outages, min(f.outage_day) AS first_outage_day

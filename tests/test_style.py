@@ -36,7 +36,7 @@ ARROWS = {
     "workspace": "lake project pyproject settings sources tables",
     "step": "lake quality sources tables workspace spark",
     "plan": "lake step tables workspace",
-    "publish": "lake plan tables workspace",
+    "publish": "lake nearest plan tables workspace",
     "diff": "lake plan tables workspace",
     "verify": "diff lake plan publish quality tables workspace",
     "dagster_client": "",

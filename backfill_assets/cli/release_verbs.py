@@ -1,4 +1,4 @@
-"""The verbs of releases and of what is kept for them: releases, release, export, maintain; and diff."""
+"""The verbs of releases and of what is kept for them: releases, release, switch, export, maintain; and diff."""
 
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +31,24 @@ def release(
     from backfill_assets.cli.release import run
 
     raise typer.Exit(run(reason, as_json=json_))
+
+
+@app.command()
+def switch(
+    table: Annotated[str, typer.Argument(help="The table that readers name.")],
+    to: Annotated[str, typer.Option(help="The table whose rows they get; the same one to switch back.")],
+    channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
+    reason: Annotated[str, typer.Option(help="Why; kept in the release.")] = "",
+    allow_breaking: Annotated[
+        bool, typer.Option("--allow-breaking", help="Although readers lose columns or days by it.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Give readers of a table's name another table, such as a new version of it, in one release. Both are built as before."""
+    from backfill_assets.cli.switch import run
+    from backfill_assets.publish.switch import Switch
+
+    raise typer.Exit(run(Switch(table, to, channel), reason=reason, allow_breaking=allow_breaking, as_json=json_))
 
 
 @app.command()
@@ -71,7 +89,10 @@ def diff(
         ),
     ] = "",
     second: Annotated[
-        str, typer.Argument(metavar="[DAY|RELEASE]", help="The table's days, or the release that is compared with the first.")
+        str,
+        typer.Argument(
+            metavar="[DAY|TABLE|RELEASE]", help="The table's days, or the table or release that is compared with the first."
+        ),
     ] = "",
     table: Annotated[str, typer.Option(help="Of a plan or releases only these tables, by names or patterns.")] = "",
     days: Annotated[str, typer.Option(help="Of a plan or releases only these days: A, A..B, A,B..C or `last 7`.")] = "",
@@ -79,7 +100,7 @@ def diff(
     check: Annotated[bool, typer.Option("--check", help="End with 1 if anything differs.")] = False,
     json_: Json = False,
 ) -> None:
-    """Show which rows differ: before and after a plan, a day before its last build and after it, or in two releases.
+    """Show which rows differ: before and after a plan, a day before its last build and after it, in two tables or releases.
 
     Rows added, removed and changed by key, per day and column, with examples. Reads the lake, and keeps the answer in it.
     """

@@ -49,7 +49,8 @@ def as_values(release: Release, before: Release | None, newest: Release | None =
         "kind": release.kind,
         "channels": dict(release.channels),
         "retired": retired.isoformat() if retired else None,
-        "tables": {name: version._asdict() for name, version in release.tables.items()},
+        "tables": {name: version._asdict() for name in release.tables if (version := release.version(name))},
+        "switches": dict(release.switches),
         "changed_tables": release.changed(before),
     }
 

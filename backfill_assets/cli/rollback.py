@@ -58,6 +58,7 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
 def to_release(number: int, channel: str, *, reason: str, as_json: bool) -> int:
     """Point a channel at an earlier release. UsageError for an unknown number, Conflict if something was released meanwhile."""
     releases = Releases(read_settings().lake)
+    releases.refuse_unknown(channel)
     target, newest = releases.get(number), releases.newest()
     assert newest is not None, "there is a release of that number"
     if newest.channels.get(channel) == number:

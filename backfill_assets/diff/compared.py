@@ -1,4 +1,4 @@
-"""What is compared: two releases, the days before and after a plan that was carried out in live, or the last builds of days.
+"""What is compared by builds: the days before and after a plan that was carried out in live, or before and after a last build.
 
 Reads the lake's small records and changes nothing.
 """
@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.diff.diff_tables import Recorded, TablePair
-from backfill_assets.diff.side import Side, stored_column
+from backfill_assets.diff.side import Side
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import COMMITTED, Build, from_arrow
 from backfill_assets.lake.recovery import committed_builds
-from backfill_assets.lake.release import Release, TableVersion
-from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PLANNED, Plans
 from backfill_assets.tables.declaration import Table
@@ -33,42 +31,6 @@ class Compared:
     before: str
     after: str
     pairs: Mapping[str, TablePair]
-
-
-def releases_compared(
-    numbers: tuple[int, int], workspace: Workspace, names: Collection[str] = (), days: Collection[date] | None = None
-) -> Compared:
-    """Two releases: all tables of either, or those in `names`. UsageError for a release that is not there."""
-    releases = [Releases(workspace.lake.root).get(number) for number in numbers]
-    declared = {table.name: table for table in workspace.tables}
-    tables = dict.fromkeys([*declared, *releases[0].tables, *releases[1].tables])
-    of_either = [name for name in tables if any(name in release.tables for release in releases)]
-    pairs = {
-        name: _of_releases(name, releases, workspace.lake.root, declared.get(name), days)
-        for name in of_either
-        if not names or name in names
-    }
-    return Compared(f"release {numbers[0]}", f"release {numbers[1]}", pairs)
-
-
-def _of_releases(
-    name: str, releases: Sequence[Release], root: str, table: Table | None, days: Collection[date] | None
-) -> TablePair:
-    versions = [release.tables.get(name) for release in releases]
-    sides = [_side(root, version, table) for version in versions]
-    both = sides[0].all_days | sides[1].all_days
-    of_days = dict.fromkeys(sorted(both if days is None else both & set(days)), (sides[0], sides[1]))
-    before, after = (f"version {version.version}" if version else "no table" for version in versions)
-    # The ledger knows live tables, by their name.
-    known = recorded(builds_of(name, of_days, root)) if any(version and version.path == name for version in versions) else {}
-    return TablePair(of_days, _key(table), before, after, known)
-
-
-def _side(root: str, version: TableVersion | None, table: Table | None) -> Side:
-    if version is None:
-        return Side("", "", -1)
-    folder = Paths(root).table(version.path)
-    return Side(folder, table.partition_by if table else stored_column(folder, version.version), version.version)
 
 
 def plan_compared(
@@ -134,7 +96,7 @@ def _pairs(
         }
         if of_sides:
             before, after = (_words(build for build in of if build) for of in zip(*chosen.values(), strict=True))
-            pairs[name] = TablePair(of_sides, _key(table), before, after, recorded(builds))
+            pairs[name] = TablePair(of_sides, key_of(table), before, after, recorded(builds))
     return pairs
 
 
@@ -145,7 +107,7 @@ def _words(builds: Iterable[Build]) -> str:
     return f"version {versions[0]}" if versions else "not built"
 
 
-def _key(table: Table | None) -> Sequence[str] | None:
+def key_of(table: Table | None) -> Sequence[str] | None:
     return list(table.key) if table and table.key else None
 
 

@@ -1,26 +1,28 @@
-"""A comparison as it is asked for: `PLAN`, `TABLE DAY` or `RELEASE RELEASE`, with the tables and days it is limited to."""
+"""A comparison as it is asked for: `PLAN`, `TABLE DAY`, `TABLE TABLE` or `RELEASE RELEASE`, limited to some tables and days."""
 
 from dataclasses import dataclass
 from datetime import date
 
-from backfill_assets.diff.compared import Compared, builds_compared, plan_compared, releases_compared
+from backfill_assets.diff.compared import Compared, builds_compared, plan_compared
 from backfill_assets.diff.diff import Diff
 from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.shadow_compared import shadow_compared
+from backfill_assets.diff.versions_compared import releases_compared, tables_compared
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
+from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class Comparison:
     """`first` and `second` as they are typed: a plan's id or its beginning ("": the only one that is in a shadow); a table and
-    days; two numbers of releases.
+    days; two tables; two numbers of releases.
 
-    `target` limits a plan or releases to some tables, `partitions` to some days, both as everywhere.
+    `target` limits a plan or releases to some tables, `partitions` these or two tables to some days, both as everywhere.
     """
 
     first: str = ""
@@ -43,14 +45,21 @@ class Comparison:
             plan = plans.read(resolve_shadow_id(self.first, plans))
             compared = shadow_compared if workspace_of(plan, workspace) is not workspace else plan_compared
             return compared(plan, workspace, *self._limits(workspace))
-        if self.target or self.partitions:
+        if self.target or (self.partitions and "/" not in self.second):
             raise UsageError("A table and its days are named already. Nothing was compared. Leave out --table and --days.")
-        tables = workspace.named(self.first)
-        if len(tables) != 1:
-            names = ", ".join(table.name for table in tables)
-            raise UsageError(f"{self.first} names {len(tables)} tables: {names}. Nothing was compared. Name one of them.")
-        return builds_compared(tables[0], workspace.calendar.select(self.second), workspace)
+        table = _one(self.first, workspace)
+        if "/" in self.second:
+            return tables_compared(table, _one(self.second, workspace), workspace, self._limits(workspace)[1])
+        return builds_compared(table, workspace.calendar.select(self.second), workspace)
 
     def _limits(self, workspace: Workspace) -> tuple[list[str], list[date] | None]:
         names = [table.name for table in workspace.named(self.target)] if self.target else []
         return names, workspace.calendar.select(self.partitions) if self.partitions else None
+
+
+def _one(name: str, workspace: Workspace) -> Table:
+    tables = workspace.named(name)
+    if len(tables) != 1:
+        names = ", ".join(table.name for table in tables)
+        raise UsageError(f"{name} names {len(tables)} tables: {names}. Nothing was compared. Name one of them.")
+    return tables[0]

@@ -1,7 +1,7 @@
 """A release: which version of every table readers get. A row of the Delta table `_releases`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import groupby
@@ -15,6 +15,8 @@ STABLE, CANDIDATE = "stable", "candidate"
 POINTED = "channel"
 # The kind of a release that retires earlier ones, and leaves the tables and the channels as they were.
 RETIRED = "retired"
+# The kind of a release that gives readers of a name another table, and leaves the tables as they were released before.
+SWITCHED = "switch"
 # The kind of a release of live as it stood, and its tables' own versions.
 LIVE = "live"
 
@@ -29,6 +31,7 @@ SCHEMA = pa.schema(
         ("channels", pa.string()),
         ("token", pa.string()),
         ("retired", pa.string()),  # null in rows from before there was this column
+        ("switches", pa.string()),  # as well
     ]
 )
 
@@ -44,6 +47,8 @@ class TableVersion(NamedTuple):
 class Release:
     """The versions of all tables that belong together, and where the channels point since this release was added.
 
+    `switches`: of a name that readers get another table under, that table's name; each table of a release that readers get so
+    is in `tables`, under its own name too.
     Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`; one of the kind `channel` has the
     tables of the release before it, and another `channels`: the number of the release that readers of each channel get.
     `retired` are the releases of which files may be gone since this release was added, each with the day it was retired on.
@@ -57,15 +62,23 @@ class Release:
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
     retired: Mapping[int, date] = field(default_factory=dict)
+    switches: Mapping[str, str] = field(default_factory=dict)
+
+    def version(self, name: str) -> TableVersion | None:
+        """What readers get who read the table `name`; None if the release does not have it."""
+        return self.tables.get(self.switches.get(name, name))
 
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that are at another version, or in another place, than in the release `before`; None: all."""
-        known = before.tables if before else {}
-        return [name for name, version in self.tables.items() if known.get(name) != version]
+        return [name for name in self.tables if before is None or before.version(name) != self.version(name)]
 
 
-def to_arrow(release: Release, token: str) -> pa.Table:
-    row = {
+def to_arrow(releases: Sequence[Release], token: str) -> pa.Table:
+    return pa.Table.from_pylist([_row(release, token) for release in releases], schema=SCHEMA)
+
+
+def _row(release: Release, token: str) -> dict[str, Any]:
+    return {
         "number": release.number,
         "at": release.at,
         "who": release.who,
@@ -75,8 +88,8 @@ def to_arrow(release: Release, token: str) -> pa.Table:
         "channels": json.dumps(dict(release.channels)),
         "token": token,
         "retired": json.dumps(_ranges(release.retired)),
+        "switches": json.dumps(dict(release.switches)),
     }
-    return pa.Table.from_pylist([row], schema=SCHEMA)
 
 
 def from_row(row: Mapping[str, Any]) -> Release:
@@ -87,7 +100,8 @@ def from_row(row: Mapping[str, Any]) -> Release:
         for first, last, on in json.loads(row.get("retired") or "[]")
         for number in range(first, last + 1)
     }
-    return Release(**known, tables=tables, channels=json.loads(row["channels"]), retired=retired)
+    channels, switches = json.loads(row["channels"]), json.loads(row.get("switches") or "{}")
+    return Release(**known, tables=tables, channels=channels, retired=retired, switches=switches)
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:

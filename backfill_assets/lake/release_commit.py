@@ -1,10 +1,10 @@
-"""Adding a release by compare-and-swap: one commit, which the log takes only as the version after the one that was read.
+"""Adding releases by compare-and-swap: one commit, which the log takes only as the version after the one that was read.
 
 That holds in one process, in several, and in object stores.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,12 +27,14 @@ COMPACTED = 2**18
 
 
 def commit_after(
-    root: str, after: Release | None, release: Release, append: Callable[[DeltaTable, pa.Table], None] | None = None
+    root: str, after: Release | None, releases: Sequence[Release], append: Callable[[DeltaTable, pa.Table], None] | None = None
 ) -> Release:
-    """Add `release` if `after` is still the newest one (None: there is none); Conflict, and nothing is added, if it is not.
+    """Add these releases, numbered on from `after`, if that is still the newest one (None: there is none), and return the
+    first. Conflict, and nothing is added, if it is not.
 
-    `append` commits the row as the next version of the table.
+    `append` commits the rows as the next version of the table.
     """
+    release = releases[0]
     path, token = Paths(root).releases, secrets.token_hex(8)
     refusal: Exception | None = None
     for _ in range(ATTEMPTS):
@@ -48,7 +50,7 @@ def commit_after(
                     f"Release {release.number} cannot be written to {path}: {str(refusal)[:300]} What readers get has not "
                     "changed. Make room or correct the permissions, then release again."
                 )
-            (append or _append)(table, to_arrow(release, token))
+            (append or _append)(table, to_arrow(releases, token))
         except DeltaError as error:
             refusal = error
             continue
@@ -78,10 +80,10 @@ def _create(root: str) -> DeltaTable:
     return DeltaTable(path)
 
 
-def _append(table: DeltaTable, row: pa.Table) -> None:
+def _append(table: DeltaTable, rows: pa.Table) -> None:
     write_deltalake(
         table,
-        row,
+        rows,
         mode="append",
         schema_mode="merge",  # releases of before lack columns of now
         # Without retries, the library commits as the next version after the one that was read, or not at all.

@@ -71,12 +71,13 @@ class ReleasedTable:
 
     @property
     def _version(self) -> TableVersion:
-        if self.name not in self.release.tables:
+        version = self.release.version(self.name)
+        if version is None:
             raise UsageError(
                 f"Release {self.release.number} has no table {self.name}. Nothing was read. "
                 f"Its tables are {', '.join(self.release.tables)}."
             )
-        return self.release.tables[self.name]
+        return version
 
     @property
     def _folder(self) -> str:

@@ -4,13 +4,14 @@ A release is added by compare-and-swap on the one before it (`release_commit`): 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.release import POINTED, RETIRED, STABLE, Release, TableVersion, from_row
+from backfill_assets.lake.release import CANDIDATE, POINTED, RETIRED, STABLE, SWITCHED, Release, TableVersion, from_row
 from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.release_files import ReleaseFiles
 
@@ -62,8 +63,7 @@ class Releases:
             raise UsageError(
                 f"No release was ever released to a channel {channel}. Nothing was read. The channels are {channels}."
             )
-        number = newest.channels[channel]
-        return newest if number == newest.number else self.get(number)
+        return self._pointed(newest, channel)
 
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
@@ -81,13 +81,41 @@ class Releases:
     ) -> Release:
         """Add a release of `tables` and point `channels` at it; the others stay where they are.
 
+        Its `switches` are those that readers of these channels have. Where these differ, it is several releases in one commit,
+        one for the channels of each; the one returned, which has the lowest number, is that of the first channel.
         `after` is the newest release that the decision was based on (None: there was none). Raises Conflict if there is
         another one by now; nothing was released then.
         """
-        number = after.number + 1 if after else 1
-        pointed = {**(after.channels if after else {}), **dict.fromkeys(channels, number)}
-        release = Release(number, _time(after), who, reason, kind, dict(tables), pointed, after.retired if after else {})
-        return commit_after(self.root, after, release)
+        before = after or Release(0, datetime.min, "", "", "")
+        groups = list(enumerate(self._by_switches(after, channels).items(), before.number + 1))
+        pointed = dict(before.channels) | {channel: number for number, (_, of_group) in groups for channel in of_group}
+        made = replace(before, at=_time(after), who=who, reason=reason, kind=kind, tables=dict(tables), channels=pointed)
+        return commit_after(self.root, after, [replace(made, number=n, switches=dict(of)) for n, (of, _) in groups])
+
+    def _by_switches(self, newest: Release | None, channels: Iterable[str]) -> dict[frozenset[tuple[str, str]], list[str]]:
+        """These channels by their switches; the first channel's come first. Without a channel, no switches."""
+        groups: dict[frozenset[tuple[str, str]], list[str]] = {}
+        for channel in channels:
+            groups.setdefault(frozenset(self.switches(newest, channel).items()), []).append(channel)
+        return groups or {frozenset(): []}
+
+    def refuse_unknown(self, channel: str) -> None:
+        """UsageError for a channel that nobody knows: no reader would ask for it."""
+        newest = self.newest()
+        known = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
+        if channel not in known:
+            raise UsageError(f"There is no channel {channel}. Nothing was changed. The channels are {', '.join(known)}.")
+
+    def switches(self, newest: Release | None, channel: str) -> Mapping[str, str]:
+        """Those that readers of a channel have, by the `newest` release; of a new channel, those of `stable`."""
+        for known in (channel, STABLE):
+            if newest and known in newest.channels:
+                return self._pointed(newest, known).switches
+        return {}
+
+    def _pointed(self, newest: Release, channel: str) -> Release:
+        number = newest.channels[channel]
+        return newest if number == newest.number else self.get(number)
 
     def point(self, after: Release, channel: str, number: int, *, who: str, reason: str) -> Release:
         """Point a channel at an existing release, which is recorded as a release of the kind `channel`.
@@ -96,9 +124,16 @@ class Releases:
         was retired.
         """
         self.readable(number)
-        channels = {**after.channels, channel: number}
-        release = Release(after.number + 1, _time(after), who, reason, POINTED, after.tables, channels, after.retired)
-        return commit_after(self.root, after, release)
+        return self._without_tables(after, POINTED, who, reason, channels={**after.channels, channel: number})
+
+    def switch(self, after: Release, channel: str, switches: Mapping[str, str], *, who: str, reason: str) -> Release:
+        """Give readers of a channel other tables under some names, which is recorded as a release of the kind `switch`.
+
+        The release has the tables of `after`, which readers of the channel get already. `after` is as for `add`; raises
+        Conflict as `add` does.
+        """
+        channels = {**after.channels, channel: after.number + 1}
+        return self._without_tables(after, SWITCHED, who, reason, channels=channels, switches=dict(switches))
 
     def retire(self, after: Release, numbers: Iterable[int], on: date, *, who: str, reason: str) -> Release:
         """Retire releases that no channel has, which is recorded as a release of the kind `retired`.
@@ -107,8 +142,12 @@ class Releases:
         `add` does.
         """
         retired = {**after.retired, **dict.fromkeys(set(numbers) - set(after.channels.values()), on)}
-        release = Release(after.number + 1, _time(after), who, reason, RETIRED, after.tables, after.channels, retired)
-        return commit_after(self.root, after, release)
+        return self._without_tables(after, RETIRED, who, reason, retired=retired)
+
+    def _without_tables(self, after: Release, kind: str, who: str, reason: str, **changed: Any) -> Release:
+        """Add a release that leaves the tables as they were released before."""
+        release = replace(after, number=after.number + 1, at=_time(after), who=who, reason=reason, kind=kind, **changed)
+        return commit_after(self.root, after, [release])
 
     def _refuse_retired(self, number: int) -> None:
         newest = self.newest()

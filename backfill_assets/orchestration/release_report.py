@@ -20,7 +20,7 @@ def materialization(release: Release, before: Release | None) -> AssetMaterializ
         "reason": release.reason,
         "changed tables": MetadataValue.json(release.changed(before)),
         "tables": MetadataValue.json({name: version.version for name, version in release.tables.items()}),
-        "paths": MetadataValue.json({name: version.path for name, version in release.tables.items()}),
+        "switches": MetadataValue.json(dict(release.switches)),
         "channels": MetadataValue.json(dict(release.channels)),
         "released at": MetadataValue.timestamp(release.at),
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backfill_assets.lake.last_commit import last_commit
-from backfill_assets.lake.release import POINTED, RETIRED, STABLE, Release, TableVersion
+from backfill_assets.lake.release import POINTED, RETIRED, STABLE, SWITCHED, Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
@@ -51,20 +51,19 @@ def live_state(workspace: Workspace) -> LiveState:
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:
-    """When tables were released last: pointing a channel elsewhere, or retiring releases, releases none."""
-    while newest and newest.kind in (POINTED, RETIRED) and newest.number > 1:
+    """When tables were released last: pointing a channel elsewhere, switching, or retiring releases, releases none."""
+    while newest and newest.kind in (POINTED, RETIRED, SWITCHED) and newest.number > 1:
         newest = releases.get(newest.number - 1)
     return newest.at if newest else datetime.min.replace(tzinfo=UTC)
 
 
 def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:
-    """The version of every table now, where the release `newest` has it, or else at its own place.
+    """The version of every table now.
 
     Tables that are not there yet are left out; those that `newest` has and the workspace has not stay as they were released.
     """
     released = newest.tables if newest else {}
-    paths = {name: released[name].path if name in released else name for name in workspace.names}
-    now = {name: TableVersion(path, workspace.lake.version(path)) for name, path in paths.items()}
+    now = {name: TableVersion(name, workspace.lake.version(name)) for name in workspace.names}
     return {**released, **{name: version for name, version in now.items() if version.version >= 0}}
 
 
@@ -75,7 +74,6 @@ def following(newest: Release | None, releases: Releases) -> list[str]:
     """
     if newest is None:
         return [STABLE]
-    held = {newest.number: newest} | {
-        number: releases.get(number) for number in set(newest.channels.values()) - {newest.number}
-    }
-    return [channel for channel, number in newest.channels.items() if held[number].tables == newest.tables]
+    numbers = set(newest.channels.values()) - {newest.number}
+    tables = {newest.number: newest.tables} | {number: releases.get(number).tables for number in numbers}
+    return [channel for channel, number in newest.channels.items() if tables[number] == newest.tables]

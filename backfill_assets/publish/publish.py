@@ -16,7 +16,7 @@ from backfill_assets.errors import Conflict
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.promote import PromoteCommit
 from backfill_assets.lake.record import SCHEMA, Build
-from backfill_assets.lake.release import Release
+from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
@@ -30,21 +30,11 @@ from backfill_assets.publish.may_publish import (
     refuse_unfinished,
     refuse_unreleased,
 )
+from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import release_live
-from backfill_assets.publish.release_plan import By, point_to_plan, refuse_unknown_channel, release_plan
+from backfill_assets.publish.release_plan import By, point_to_plan, release_plan
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-
-@dataclass(frozen=True)
-class Published:
-    """What was recorded in live (`accepted`: with new rows; `unchanged`: live had them), and the release that readers get."""
-
-    builds: tuple[Build, ...]
-    release: Release
-
-    def count(self, outcome: str) -> int:
-        return sum(build.outcome == outcome for build in self.builds)
 
 
 @dataclass(frozen=True)
@@ -80,10 +70,10 @@ class Publication:
         plans, builds = Plans(self.workspace.lake.root), list[Build]()
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
-            refuse_unknown_channel(channel, self.workspace.lake.root)
+            Releases(self.workspace.lake.root).refuse_unknown(channel)
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
-                return Published((), point_to_plan(self.plan, self.workspace, channel, self._by))
+                return Published.of((), point_to_plan(self.plan, self.workspace, channel, self._by), self.workspace)
             self.plan.refuse_other_code(self.workspace.code)
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
@@ -101,7 +91,7 @@ class Publication:
                 release = release_plan(self.plan, self.workspace, channel, self._by, runs, publication=self.run)
                 plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=release.number)
             delete_shadow(self.workspace.lake.root, self.plan.id)
-        return Published(tuple(builds), release)
+        return Published.of(builds, release, self.workspace)
 
     def _release_before(self, live: LiveState, runs: Sequence[str]) -> None:
         """Release what live has without the plan: readers of other channels get it, and not the plan with it."""

@@ -83,8 +83,7 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
             continue
         published = plan_id in state.half_published
         days = plan.partitions() if published or not plan.is_shadow else ()
-        changed = {state.tables[name].path for name in state.changed}
-        if of_plan := [day for table, day in days if table in changed]:
+        if of_plan := [day for table, day in days if table in state.changed]:
             why = (
                 f"plan {plan_id} is open ({ranges(of_plan)}): `backfill watch {plan_id}` follows it; if no command carries it "
                 f"out any more, `backfill resume {plan_id}`"
@@ -129,16 +128,15 @@ def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, 
     """The partitions of changed tables that hold what no build has accepted, and did not hold it at the last release."""
     released, found = state.newest.tables if state.newest else {}, dict[Partition, str]()
     for name in state.changed:
-        built_as = state.tables[name].path  # readers may get another table under this name
         table = _opened(lake, state.tables[name])
         days = {day for day, _, _ in day_files(table)} if table else set()
-        suspected = {day: UNRECORDED for day in days if (built_as, day) not in builds.accepted}
-        suspected |= {day: why for (of, day), why in builds.rewritten.items() if of == built_as}
+        suspected = {day: UNRECORDED for day in days if (name, day) not in builds.accepted}
+        suspected |= {day: why for (of, day), why in builds.rewritten.items() if of == name}
         now, before = (_files(each, suspected) for each in (table, _opened(lake, released.get(name)) if suspected else None))
         for day, why in suspected.items():
-            audit = builds.compared.get((built_as, day))
+            audit = builds.compared.get((name, day))
             if now.get(day) != before.get(day) or (audit and audit.at > state.since):
-                found[built_as, day] = why
+                found[name, day] = why
     return found
 
 

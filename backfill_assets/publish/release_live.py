@@ -87,7 +87,7 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: I
     reasons = why_withheld(workspace, state, latest_builds(workspace)) if state.changed else []
     despite = tuple(each for each in reasons if each.cause in FAILURES)
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
-    decision = _release(workspace, state, [*moved, STABLE], who, f"{reason}{named}")
+    decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision
 
 

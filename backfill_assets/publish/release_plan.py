@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from backfill_assets.errors import Conflict, Guarded, UsageError
-from backfill_assets.lake.release import CANDIDATE, STABLE, Release
+from backfill_assets.errors import Conflict, Guarded
+from backfill_assets.lake.release import STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
@@ -28,14 +28,6 @@ class By(NamedTuple):
         return f"plan {plan.id}: {self.reason}" if self.reason else f"plan {plan.id}"
 
 
-def refuse_unknown_channel(channel: str, root: str) -> None:
-    """UsageError for a channel that nobody knows: readers would never ask for it, and nights would go there."""
-    newest = Releases(root).newest()
-    known = dict.fromkeys([STABLE, CANDIDATE, *(newest.channels if newest else ())])
-    if channel not in known:
-        raise UsageError(f"There is no channel {channel}. Nothing was published. The channels are {', '.join(known)}.")
-
-
 def release_plan(
     plan: Plan, workspace: Workspace, channel: str, by: By, runs: Sequence[str] = (), *, publication: str = ""
 ) -> Release:
@@ -51,7 +43,7 @@ def release_plan(
         refuse_unreleased(plan, workspace, state, runs, publication=publication)
         if newest and channel in newest.channels and releases.get(newest.channels[channel]).tables == tables:
             return releases.get(newest.channels[channel])
-        moved = [*following(newest, releases), channel] if channel == STABLE else [channel]
+        moved = [channel, *following(newest, releases)] if channel == STABLE else [channel]
         try:
             return releases.add(newest, tables, kind=PUBLISH, who=by.who, reason=by.of(plan), channels=moved)
         except Conflict:
@@ -77,9 +69,19 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Rel
             f"{with_plan}. Nothing was changed. `backfill rollback --release {with_plan} --channel {channel}` gives it to "
             f"those of {channel}."
         )
-    if newest.channels.get(channel) != number:
-        newest = releases.point(newest, channel, number, who=by.who, reason=by.of(plan))
-    return replace(releases.get(number), channels=newest.channels)
+    source = releases.get(number)
+    if newest.channels.get(channel) == number:
+        return replace(source, channels=newest.channels)
+    if releases.switches(newest, channel) == source.switches:
+        pointed = releases.point(newest, channel, number, who=by.who, reason=by.of(plan))
+        return replace(source, channels=pointed.channels)
+    if source.tables != newest.tables:
+        raise Guarded(
+            f"Readers of {channel} get other tables under some names than those of release {number} do, and release "
+            f"{newest.number} is newer. Nothing was changed. `backfill rollback --release {number} --channel {channel}` gives "
+            "them that release as it is."
+        )
+    return releases.add(newest, source.tables, kind=PUBLISH, who=by.who, reason=by.of(plan), channels=[channel])
 
 
 def left_with_plan(plan: Plan, workspace: Workspace) -> str:

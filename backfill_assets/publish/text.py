@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from backfill_assets.calendar import Partition, ranges
+from backfill_assets.lake.release import Release
 from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
-from backfill_assets.publish.publish import Published
+from backfill_assets.publish.published import Published
+from backfill_assets.publish.switch import Switch
 
 Decisions = Mapping[Partition, Decision]
 COLUMNS = ("table", "put back", "as before already", "built since", "built first by the plan", "not in the history")
@@ -67,12 +69,20 @@ def published_lines(plan_id: str, published: Published, channel: str) -> list[st
     release, counts = published.release, f"{published.count('accepted')} partition(s) have new rows in live"
     same = f", {published.count('unchanged')} had the same already" if published.count("unchanged") else ""
     first = f"Plan {plan_id} is published: {counts}{same}." if published.builds else f"Plan {plan_id} is in live."
-    others = [name for name, number in release.channels.items() if number != release.number]
-    staying = f" Readers of {', '.join(others)} stay where they were." if others else ""
+    staying = f" Readers of {', '.join(published.staying)} stay where they were." if published.staying else ""
     return [
         f"{first} Readers of {channel} get release {release.number}.{staying}",
         f"To take it back: `backfill rollback {plan_id}`.",
     ]
+
+
+def switched_line(switch: Switch, release: Release | None) -> str:
+    """What a switch has done; `release` is None if it was so before."""
+    if release is None:
+        return f"Readers of {switch.name} in {switch.channel} get {switch.to} already. Nothing was changed."
+    now = f"Readers of {switch.name} in {switch.channel} get {switch.to} from release {release.number} on."
+    back = f" To switch back: `backfill switch {switch.name} --to {switch.name} --channel {switch.channel}`."
+    return f"{now} Both tables are built as before.{back if switch.to != switch.name else ''}"
 
 
 def published_rows(published: Published) -> list[tuple[str, str, str]]:

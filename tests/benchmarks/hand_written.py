@@ -64,6 +64,7 @@ def write_tables(spark: SparkSession, landing: str, lake: str, start: date, end:
     updates = save(typed(events), "staging/outage_updates", "arrival_day")
     outages = save(last_states(updates), "staging/outages", "outage_day")
     daily = save(regions(outages), "features/region_daily", "outage_day")
+    save(regions_by_customers(outages), "features/region_daily_v2", "outage_day")
     save(history(spark, daily, days), "features/region_history", "outage_day")
 
 
@@ -115,22 +116,51 @@ def last_states(updates: DataFrame) -> DataFrame:
     )
 
 
+CAUSES = {"equipment": "equipment issue", "weather": "caused by the weather", "planned": "scheduled maintenance"}
+CAUSES |= {"safety_shutoff": "To protect public safety", "unknown": "Unknown|investigating"}
+
+
 def regions(outages: DataFrame) -> DataFrame:
-    causes = {"equipment": "equipment issue", "weather": "caused by the weather", "planned": "scheduled maintenance"}
-    causes |= {"safety_shutoff": "To protect public safety", "unknown": "Unknown|investigating"}
     seconds = F.unix_timestamp("restored_at") - F.unix_timestamp("started_at")
     daily = outages.groupBy("outage_day", "region").agg(
         F.count(F.lit(1)).alias("outages"),
         F.sum(F.coalesce("customers", F.lit(0)).cast("bigint")).alias("customers"),
         F.sum(F.coalesce("peak_customers", F.lit(0)).cast("bigint")).alias("peak_customers"),
         F.count("restored_at").alias("restored"),
-        *[(F.count_if(F.col("cause").rlike(t)) / F.count(F.lit(1))).alias(f"{c}_share") for c, t in causes.items()],
+        *[(F.count_if(F.col("cause").rlike(t)) / F.count(F.lit(1))).alias(f"{c}_share") for c, t in CAUSES.items()],
         (F.sum(seconds) / F.count(seconds) / 60).alias("mean_restoration_minutes"),
         (F.max(seconds) / 60).alias("max_restoration_minutes"),
     )
+    return with_week(daily)
+
+
+def with_week(daily: DataFrame) -> DataFrame:
     week = Window.partitionBy("region").orderBy(F.datediff("outage_day", F.lit("1970-01-01"))).rangeBetween(-6, 0)
     sums = [F.sum(name).over(week).alias(f"{name}_7d") for name in ("outages", "customers")]
     return daily.select("*", *sums)
+
+
+def regions_by_customers(outages: DataFrame) -> DataFrame:
+    rows = outages.selectExpr(
+        "*", "unix_timestamp(restored_at) - unix_timestamp(started_at) AS seconds", "bigint(coalesce(customers, 0)) AS n"
+    )
+    of_causes = [f"try_divide(sum(if(cause RLIKE '{t}', n, 0)), sum(n)) AS {c}_share" for c, t in CAUSES.items()]
+    daily = (
+        rows.where("seconds IS NULL OR seconds > 900")
+        .groupBy("outage_day", "region")
+        .agg(
+            F.expr("count(1) AS outages"),
+            F.expr("sum(n) AS customers"),
+            F.expr("sum(bigint(coalesce(peak_customers, 0))) AS peak_customers"),
+            F.expr("count(restored_at) AS restored"),
+            *map(F.expr, of_causes),
+            F.expr(
+                "try_divide(sum(seconds * n), sum(n) FILTER (WHERE restored_at IS NOT NULL)) / 60 AS mean_restoration_minutes"
+            ),
+            F.expr("max(seconds) / 60 AS max_restoration_minutes"),
+        )
+    )
+    return with_week(daily)
 
 
 def history(spark: SparkSession, daily: DataFrame, days: list[date]) -> DataFrame:

@@ -77,7 +77,18 @@ def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
     assert "release 2 (live), " in shown
     assert ": all of it\n  stable: release 2\n" in shown
     value = values("releases", "2")
-    assert list(value) == ["release", "at", "who", "reason", "kind", "channels", "retired", "tables", "changed_tables"]
+    assert list(value) == [
+        "release",
+        "at",
+        "who",
+        "reason",
+        "kind",
+        "channels",
+        "retired",
+        "tables",
+        "switches",
+        "changed_tables",
+    ]
     assert value["tables"] == {A: {"path": A, "version": 1}, B: {"path": B, "version": 0}}
     assert (value["channels"], value["retired"], sorted(value["changed_tables"])) == ({"stable": 2}, None, [B, A])
 

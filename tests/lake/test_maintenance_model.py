@@ -82,7 +82,7 @@ class Years(RuleBasedStateMachine):
         pointed = {**(newest.channels if newest else {STABLE: number}), **dict.fromkeys(channels, number)}
         tables, retired = live_tables(self.site.workspace, None), newest.retired if newest else {}
         made = Release(number, max(self.now, newest.at) if newest else self.now, "w", "r", LIVE, tables, pointed, retired)
-        self.released[number] = commit_after(root, newest, made), self.site.values()
+        self.released[number] = commit_after(root, newest, [made]), self.site.values()
         self.note()
 
     @rule()

@@ -163,7 +163,7 @@ def test_a_commit_whose_answer_was_an_error_is_one_release(releases):
         _append(table, row)
         raise DeltaError("the checkpoint could not be written")
 
-    assert commit_after(releases.root, first, second, append_and_fail) == second
+    assert commit_after(releases.root, first, [second], append_and_fail) == second
     assert releases.all() == [first, second]
 
 
@@ -174,7 +174,7 @@ def test_a_release_that_cannot_be_written_is_said_and_readers_keep_theirs(releas
         raise DeltaError("No space left on device")
 
     with pytest.raises(ServiceUnavailable, match=r"Release 2 cannot be written .*No space left.* has not changed. Make room"):
-        commit_after(releases.root, first, replace(first, number=2), fail)
+        commit_after(releases.root, first, [replace(first, number=2)], fail)
     assert releases.all() == [first]
 
 

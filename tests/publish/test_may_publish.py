@@ -9,7 +9,8 @@ from backfill_assets.errors import Conflict, Guarded, UsageError
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
-from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard
 from backfill_assets.verify.checklist import Line, Outcome, Verdict

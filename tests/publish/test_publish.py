@@ -14,7 +14,8 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.shadows import rebase
 from tests.publish.site import DAYS, NOW, A, B, Site

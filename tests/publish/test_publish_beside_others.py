@@ -10,7 +10,8 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState
-from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.shadows import discard, rebase

@@ -189,15 +189,13 @@ def test_a_channel_that_goes_first_is_the_only_one_that_live_moves(lake):
     assert decision.release.channels == {STABLE: 1, CANDIDATE: 3}
 
 
-def test_a_table_that_readers_get_from_another_place_stays_there_and_one_that_is_gone_from_the_project_stays(lake):
-    switched = {A: TableVersion(B, 0), B: TableVersion(B, 0), "old/c": TableVersion("old/c", 5)}
-    lake.releases.add(lake.releases.newest(), switched, kind="switch", who="", reason="")
-    lake.build(A, 1, rows=2)
-    assert isinstance(decide(lake), NothingNew)
+def test_a_table_that_is_gone_from_the_project_stays_as_it_was_released(lake):
+    tables = {A: TableVersion(A, 0), B: TableVersion(B, 0), "old/c": TableVersion("old/c", 5)}
+    lake.releases.add(lake.releases.newest(), tables, kind="publish", who="", reason="")
     lake.build(B, 1, rows=2)
     decision = decide(lake)
     assert isinstance(decision, Released)
-    assert decision.release.tables == switched | {A: TableVersion(B, 1), B: TableVersion(B, 1)}
+    assert decision.release.tables == tables | {B: TableVersion(B, 1)}
 
 
 def test_a_table_that_cannot_be_read_withholds_and_is_named(lake):

@@ -12,7 +12,8 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.publish import Publication, Published
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import Withheld, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.agreements import Reconciled, reconciliation
@@ -151,7 +152,7 @@ def test_a_table_of_live_that_was_deleted_while_the_shadow_was_open_is_a_conflic
 def test_a_channel_that_nobody_knows_is_refused(site):
     plan = rebuilt(site, {D1: 11})
     verdict_of(plan, site.workspace)
-    with pytest.raises(UsageError, match=r"no channel candidat\. Nothing was published\. The channels are stable, candidate"):
+    with pytest.raises(UsageError, match=r"no channel candidat\. Nothing was changed\. The channels are stable, candidate"):
         publish(site, plan, channel="candidat")
 
 

@@ -1,0 +1,107 @@
+"""Switching: readers of a table's name get another table, such as a new version of a feature table, in one release.
+
+No row is built or copied, both tables are built as before, and readers of other channels get what they got.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from deltalake import DeltaTable
+
+from backfill_assets.calendar import ranges
+from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.release import STABLE, Release, TableVersion
+from backfill_assets.lake.releases import NONE_YET, Releases
+from backfill_assets.lake.table_state import day_files
+from backfill_assets.nearest import did_you_mean
+from backfill_assets.workspace import Workspace
+
+NOTHING = "Nothing was switched."
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Readers of `name` in `channel` get the table `to` from now on; if that is `name` itself, they get that one again."""
+
+    name: str
+    to: str
+    channel: str = STABLE
+
+    def carry_out(self, workspace: Workspace, who: str, reason: str = "", *, allow_breaking: bool = False) -> Release | None:
+        """The release from which on readers get `to`; None if they get it already, and nothing was changed.
+
+        UsageError for a table that is not released, or an unknown channel; Guarded if the channel does not get the tables that
+        were released last, or if its readers would lose columns or days (unless `allow_breaking`); Conflict if something else
+        was released meanwhile.
+        """
+        releases = Releases(workspace.lake.root)
+        releases.refuse_unknown(self.channel)
+        newest = releases.newest()
+        if newest is None:
+            raise UsageError(NONE_YET.format(workspace.lake.root))
+        number = newest.channels.get(self.channel, newest.channels.get(STABLE, newest.number))
+        now = releases.get(number)
+        before, after = self._version(now, now.switches.get(self.name, self.name)), self._version(now, self.to)
+        if before == after:
+            return None
+        if now.tables != newest.tables:
+            raise Guarded(
+                f"Readers of {self.channel} get release {number}, and release {newest.number} has other tables. {NOTHING} Give "
+                f"them the newest first: `backfill publish PLAN --channel {self.channel}`, or `backfill release --reason ...`."
+            )
+        if not allow_breaking:
+            self._refuse_breaking(workspace, before, after)
+        switches = {name: table for name, table in now.switches.items() if name != self.name}
+        switches |= {self.name: self.to} if self.to != self.name else {}
+        return releases.switch(newest, self.channel, switches, who=who, reason=reason or f"{self.name} is {self.to}")
+
+    def _version(self, release: Release, name: str) -> TableVersion:
+        if version := release.tables.get(name):
+            return version
+        raise UsageError(
+            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)} {NOTHING} Build and release it "
+            f"first: `backfill plan --target {name}`; `backfill releases {release.number}` shows the tables that there are."
+        )
+
+    def _refuse_breaking(self, workspace: Workspace, before: TableVersion, after: TableVersion) -> None:
+        tables = [_opened(workspace, version) for version in (before, after)]
+        losses = [*_columns_lost(*tables), *_key_lost(workspace, before.path, after.path)]
+        days = sorted(_days(tables[0]) - _days(tables[1]))
+        losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
+        if losses:
+            build = f" Build them: `backfill plan --target {after.path} --partitions {ranges(days)}`." if days else ""
+            raise Guarded(
+                f"Readers of {self.name} would miss something in {after.path}: {'; '.join(losses)}. {NOTHING}{build} If it is "
+                f"meant: `backfill switch {self.name} --to {self.to} --channel {self.channel} --allow-breaking`."
+            )
+
+
+def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
+    table = open_table(workspace.lake.path(version.path), version.version)
+    if table is None:
+        raise TableUnreadable(f"There is no table at {workspace.lake.path(version.path)} any more. {NOTHING}")
+    return table
+
+
+def _columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
+    new = {field.name: field.type for field in after.schema().fields}
+    for field in before.schema().fields:
+        if field.name not in new:
+            yield f"it has no column {field.name}"
+        elif new[field.name] != field.type:
+            yield f"{field.name} has another type"
+    if before.metadata().partition_columns != after.metadata().partition_columns:
+        yield f"it is partitioned by {', '.join(after.metadata().partition_columns) or 'nothing'}"
+
+
+def _key_lost(workspace: Workspace, before: str, after: str) -> Iterator[str]:
+    """Tables with different keys have rows about different things; one that is not declared any more has no known key."""
+    keys = {table.name: table.key for table in workspace.tables}
+    if before in keys and after in keys and set(keys[before]) != set(keys[after]):
+        yield f"its key is {', '.join(keys[after]) or 'not declared'}"
+
+
+def _days(table: DeltaTable) -> set[date]:
+    return {day for day, _, _ in day_files(table)}
