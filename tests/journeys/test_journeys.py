@@ -32,7 +32,7 @@ MONTH = list(between(FIRST, LAST))
 BAD = date(2019, 9, 5)
 FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
 RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
-TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_history")
+TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_daily_v2", "features/region_history")
 COLUMN = {table: "arrival_day" if table in RAW else "outage_day" for table in TABLES}
 SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "scheduleName": "nightly"}
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
@@ -74,7 +74,11 @@ def test_a_damaged_file_fails_its_day_and_blocks_what_needs_it_and_nothing_else(
     # A history waits for the day before it, so it ends where the week's sums first stop.
     history = but(BAD - timedelta(days=2), LAST)
     without = {table: but(BAD, BAD) for table in RAW} | {"staging/outages": but(BAD - timedelta(days=2), BAD)}
-    assert found == without | {"features/region_daily": week, "features/region_history": history}
+    assert found == without | {
+        "features/region_daily": week,
+        "features/region_daily_v2": week,
+        "features/region_history": history,
+    }
 
 
 def test_the_end_of_the_run_names_the_day_the_file_and_what_waits(station: Station, exercise: str):

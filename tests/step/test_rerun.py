@@ -12,7 +12,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between
 from tests.deliveries import arriving, day, days
 from tests.step.variants import only_some
-from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
+from tests.world import DAILY, DAILY_V2, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
 
 
 def outcomes(results) -> dict[str, list]:
@@ -37,7 +37,8 @@ def test_forced_days_that_come_out_the_same_are_computed_and_not_written(built):
 def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built):
     built.write(day(2), arriving(2, 0, 1, 2, 3, began=2))
     assert outcomes(built.run(FOUR)) == {
-        REJECTED: days(2), RAW: days(2), UPDATES: days(2), OUTAGES: days(2), DAILY: days(2, 3), HISTORY: days(2, 3),
+        REJECTED: days(2), RAW: days(2), UPDATES: days(2), OUTAGES: days(2), DAILY: days(2, 3), DAILY_V2: days(2, 3),
+        HISTORY: days(2, 3),
     }  # fmt: skip
 
 
