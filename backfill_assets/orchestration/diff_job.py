@@ -16,7 +16,7 @@ from backfill_assets.workspace import Workspace
 
 
 class DiffConfig(Config):
-    compare: str = Field(description="A plan's id; a table and its day; or the numbers of two releases. In quotes.")
+    compare: str = Field(description="A plan's id; a table and its day; two tables; or the numbers of two releases. In quotes.")
     table: str = Field(default="", description="Of a plan or releases only these tables, by names or patterns.")
     days: str = Field(default="", description="Of a plan or releases only these days: A, A..B or A,B..C.")
 

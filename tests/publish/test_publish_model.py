@@ -1,4 +1,4 @@
-"""Any order of nights, shadows, publications, rebasing, rollbacks and discards agrees with a model in memory. No Spark."""
+"""Any order of nights, shadows, publications, switches, rebasing, rollbacks, discards agrees with a model in memory. No Spark."""
 
 import shutil
 import tempfile
@@ -19,9 +19,11 @@ from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.shadows import discard, rebase
-from tests.publish.site import DAYS, NOW, A, Site
+from backfill_assets.publish.switch import Switch
+from tests.publish.site import DAYS, NOW, A, B, Site
 
 CHANNELS = ["stable", "candidate"]
+OTHER = dict.fromkeys(DAYS, 5)
 VALUES = st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1)
 
 
@@ -36,12 +38,16 @@ class ShadowPlan:
 
 @dataclass
 class Model:
-    """Live by day, who wrote which value in order; releases as the values of all days; which one each channel has."""
+    """Live by day, who wrote which value in order; releases as the values of all days; which one each channel has.
+
+    Readers of the channels in `switched` get the other table, which nobody writes to.
+    """
 
     wrote: dict[date, list[tuple[str, int]]] = field(default_factory=dict)
     commits: int = 0
     releases: list[tuple[int, dict[date, int]]] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
+    switched: set[str] = field(default_factory=set)
 
     @property
     def live(self) -> dict[date, int]:
@@ -55,6 +61,8 @@ class Model:
 
     def release(self, channels: list[str]) -> None:
         self.releases.append((self.commits, self.live))
+        if "stable" in self.switched:
+            self.switched |= set(channels) - set(self.channels)
         self.channels |= dict.fromkeys(channels, len(self.releases) - 1)
 
     def following(self) -> list[str]:
@@ -83,6 +91,7 @@ class AsInMemory(RuleBasedStateMachine):
 
     @initialize()
     def first_night(self) -> None:
+        self.site.write(OTHER, table=B.name)
         self.night(dict.fromkeys(DAYS, 1), released=False)
 
     @rule(values=VALUES, released=st.booleans())
@@ -141,6 +150,24 @@ class AsInMemory(RuleBasedStateMachine):
         self.shadows.remove(shadow)
         assert not (self.site.root / "_shadow" / shadow.plan.id).exists()
 
+    @precondition(lambda self: self.model.channels)
+    @rule(channel=st.sampled_from(CHANNELS), to=st.sampled_from([A.name, B.name]))
+    def switch(self, channel: str, to: str) -> None:
+        model, files = self.model, self.site.files()
+        of_channel = channel if channel in model.channels else "stable"
+        release, switching = model.releases[model.channels[of_channel]], Switch(A.name, to, channel)
+        if (of_channel in model.switched) == (to == B.name):
+            assert switching.carry_out(self.site.workspace, "ada") is None
+        elif release[0] != model.releases[-1][0]:
+            with pytest.raises(Guarded, match="has other tables"):
+                switching.carry_out(self.site.workspace, "ada")
+        else:
+            switching.carry_out(self.site.workspace, "ada")
+            model.releases.append(release)
+            model.channels[channel] = len(model.releases) - 1
+            model.switched = model.switched | {channel} if to == B.name else model.switched - {channel}
+        assert self.site.files() == files
+
     @precondition(lambda self: self.published)
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
@@ -165,7 +192,9 @@ class AsInMemory(RuleBasedStateMachine):
         for channel, number in self.model.channels.items():
             release = Releases(root).of_channel(channel)
             rows = ReleasedTable(root, release, A.name).dataset().to_table().to_pydict()
-            assert dict(zip(rows["day"], rows["n"], strict=True)) == self.model.releases[number][1], channel
+            assert dict(zip(rows["day"], rows["n"], strict=True)) == (
+                OTHER if channel in self.model.switched else self.model.releases[number][1]
+            ), channel
 
 
 AsInMemory.TestCase.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)

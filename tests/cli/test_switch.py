@@ -1,0 +1,91 @@
+"""`backfill switch` and `backfill diff TABLE TABLE` on two versions of a feature table. No server, no Spark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.reading import read
+from tests.cli.test_run import backfill, refused
+from tests.publish.site import DAYS, Site
+
+DAILY, V2 = "features/region_daily", "features/region_daily_v2"
+D0, D1, _, _ = DAYS
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch) -> Path:
+    """Two days of both tables, released."""
+    monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
+    site = Site(tmp_path / "lake", "outage_day")
+    site.write({D0: 1, D1: 2}, table=DAILY)
+    site.write({D0: 1, D1: 3}, table=V2)
+    assert backfill("release", "--reason", "to begin", home=tmp_path).exit_code == 0
+    return tmp_path
+
+
+def rows(name: str, channel: str = "stable") -> list[int]:
+    return sorted(read(name, channel=channel).to_table()["n"].to_pylist())
+
+
+def test_readers_of_a_channel_get_the_other_table_and_back(home):
+    done = backfill("switch", DAILY, "--to", V2, "--channel", "candidate", "--reason", "new logic", home=home)
+    assert done.stdout == (
+        f"Readers of {DAILY} in candidate get {V2} from release 2 on. Both tables are built as before. To switch back: "
+        f"`backfill switch {DAILY} --to {DAILY} --channel candidate`.\n"
+    )
+    assert (rows(DAILY), rows(DAILY, "candidate")) == ([1, 2, 2], [1, 3, 3, 3])
+    back = backfill("switch", DAILY, "--to", DAILY, "--channel", "candidate", "--json", home=home)
+    assert json.loads(back.stdout) == {
+        "table": DAILY, "to": DAILY, "channel": "candidate", "release": 3, "channels": {"stable": 1, "candidate": 3},
+        "exit_code": 0,
+    }  # fmt: skip
+    assert rows(DAILY, "candidate") == [1, 2, 2]
+    again = backfill("switch", DAILY, "--to", DAILY, home=home)
+    assert again.stdout == f"Readers of {DAILY} in stable get {DAILY} already. Nothing was changed.\n"
+
+
+def test_a_release_shows_which_table_readers_get_under_a_name(home):
+    backfill("switch", DAILY, "--to", V2, home=home)
+    shown = [line.split() for line in backfill("releases", "2", home=home).stdout.splitlines() if f"│ {DAILY} " in line]
+    assert shown == [["│", DAILY, "│", "0", "│", "yes", "│", V2, "│"]]
+    value = json.loads(backfill("releases", "2", "--json", home=home).stdout)
+    assert (value["kind"], value["reason"], value["switches"]) == ("switch", f"{DAILY} is {V2}", {DAILY: V2})
+
+
+def test_what_readers_would_lose_is_refused_with_exit_code_4_and_is_switched_if_it_is_meant(home):
+    Site(home / "lake", "outage_day").write({DAYS[2]: 5}, table=DAILY)
+    backfill("release", "--reason", "a day more", home=home)
+    code, message = refused("switch", DAILY, "--to", V2, home=home)
+    assert code == exit_codes.STOPPED
+    assert f"1 day(s) are missing ({DAYS[2]}). Nothing was switched." in message
+    assert backfill("switch", DAILY, "--to", V2, "--allow-breaking", home=home).exit_code == 0
+
+
+def test_two_tables_are_compared_as_live_has_them_and_readers_see_the_same_between_two_releases(home):
+    def figures(*arguments: str) -> tuple[str, str, dict[str, tuple[int, int]]]:
+        diff = json.loads(backfill("diff", *arguments, "--json", home=home).stdout)
+        (table,) = diff["tables"]
+        days = {day["day"]: (day["removed"], day["added"]) for day in table["days"] if day["removed"] or day["added"]}
+        return diff["before"], diff["after"], days
+
+    # The rows of the first day are the same; of the second, two were taken away and three others added.
+    assert figures(DAILY, V2) == (DAILY, V2, {str(D1): (2, 3)})
+    assert figures(DAILY, V2, "--days", str(D0))[2] == {}
+    backfill("switch", DAILY, "--to", V2, home=home)
+    assert figures("1", "2", "--table", DAILY) == ("release 1", "release 2", {str(D1): (2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((DAILY, "features/region_history"), "features/region_history was never built. Nothing was compared."),
+        ((DAILY, "features/region_daly"), "There is no table features/region_daly"),
+        ((DAILY, V2, "--table", V2), "Leave out --table"),
+    ],
+)
+def test_tables_that_cannot_be_compared_are_refused(home, arguments, message):
+    code, said = refused("diff", *arguments, home=home)
+    assert code == exit_codes.WRONG_USAGE
+    assert message in said
