@@ -1,4 +1,4 @@
-"""Any order of nights, shadows, publications, switches, rebasing, rollbacks, discards agrees with a model in memory. No Spark."""
+"""Any order of nights, shadows, publications, switches, rollbacks and discards agrees with a model in memory. No Spark."""
 
 import shutil
 import tempfile
