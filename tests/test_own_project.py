@@ -74,7 +74,9 @@ def wrong_delivery_rolled_back(folder: Path, station: Station) -> dict[str, str]
     delivery = folder / "deliveries" / "orders" / "2024-06-02.jsonl"
     right = delivery.read_text()
     delivery.write_text(right + '{"order": "a4", "store": "north", "cents": 999999}\n')
-    built = station.backfill("run", "--partitions", "2024-06-01..2024-06-02", "--only", "outdated", "--downstream")
+    built = station.backfill(
+        "run", "--partitions", "2024-06-01..2024-06-02", "--only", "outdated", "--downstream", "--into", "live"
+    )
     (plan_id,) = re.findall(r"Plan (\w+): done", built)
     wrong = str(sorted(str(row[2]) for row in rows(folder, "features/store_sales")))
     rolled_back = station.backfill("rollback", plan_id, "--reason", "a wrong delivery")

@@ -118,7 +118,7 @@ def launch(console: Console, servers: Servers, workspace: Workspace, days: list[
 
     for plan_id in Plans(workspace.lake.root).open():  # a demo that was killed leaves its plan open
         carry_out(plan_id)
-    request = RebuildRequest(partitions=",".join(map(str, days)), canary=0, reason="backfill demo", yes=True)
+    request = RebuildRequest(partitions=",".join(map(str, days)), canary=0, into="live", reason="backfill demo", yes=True)
     plan_id, states = "", dict[Partition, WorkState]()
     try:
         plan_id = make_plan(request, workspace).plan.id

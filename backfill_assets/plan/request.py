@@ -41,9 +41,9 @@ class PlanOptions:
     )
     canary: int = option(2, "How many days to build first; the rest starts only if they succeed. 0 for none.", least=0)
     into: Into = option(
-        "live",
+        "auto",
         "live: write the days at once. shadow: build them unseen, until they are published. auto: a shadow, if readers of a "
-        "release have any of these days.",
+        "release have any of these days, else live.",
     )
     retries: int = option(2, "How often runs that were killed or lost are launched again.", least=0)
     budget: str = option("", "Launch nothing new after this: 90s, 30m, 2h, 1d. No limit if not given.")

@@ -33,7 +33,7 @@ def phases(servers: Servers, lake: str, env: dict[str, str]) -> dict[str, float]
     """The seconds of each phase of one command."""
     plans, before = Plans(lake), set(Plans(lake).ids())
     pressed = time.time()
-    backfill("run", "--partitions", "2019-08-20", "--force", "--canary", "0", env=env)
+    backfill("run", "--partitions", "2019-08-20", "--force", "--canary", "0", "--into", "live", env=env)
     back = time.time()
     (plan_id,) = set(plans.ids()) - before
     asked = plans.events(plan_id, REQUESTED)[0].at.timestamp()
@@ -61,7 +61,7 @@ def main() -> None:
         deliver(settings.landing)
         with servers_on(settings, log=console.print) as servers:
             env = {"BACKFILL_FIRST_DAY": str(workspace.calendar.first), "BACKFILL_LAST_DAY": str(workspace.calendar.last)}
-            backfill("run", "--partitions", DAYS, "--canary", "0", env=env)
+            backfill("run", "--partitions", DAYS, "--canary", "0", "--into", "live", env=env)
             found = [phases(servers, settings.lake, env) for _ in range(TIMES)]
         drawn = Drawn("phase", *[f"run {n + 1}" for n in range(TIMES)], title=f"{datetime.now():%Y-%m-%d}: one day, six tables")
         for name in found[0]:

@@ -114,7 +114,7 @@ class Site:
         return taken + waiting + [f"run {run['runId'][:8]} is {run['status']}" for run in runs]
 
 
-FLAGS = ("--canary", "0", "--days-per-run", "1", "--max-parallel", "3")
+FLAGS = ("--canary", "0", "--days-per-run", "1", "--max-parallel", "3", "--into", "live")
 
 
 @contextmanager

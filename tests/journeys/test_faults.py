@@ -21,7 +21,10 @@ from tests.world import RAW, REJECTED, World
 LAST = date(2019, 8, 18)
 DAYS = list(between(FIRST, LAST))
 # Two chunks of two days, one after the other, computed whatever there is.
-CHUNKS = ("run", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--force", "--canary", "0", "--days-per-run", "2")
+CHUNKS = (
+    "run", "--partitions", f"{FIRST}..{LAST}", "--target", RAW, "--force", "--into", "live", "--canary", "0",
+    "--days-per-run", "2",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

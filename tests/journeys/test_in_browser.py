@@ -116,7 +116,7 @@ def test_make_plan_then_run_plan_from_the_jobs_page(station: Station, browser: B
 def test_a_plan_that_is_terminated_stays_open_and_builds_nothing_more(station: Station, browser: Browser):
     days, before = f"{FIRST}..{LAST}", len(station.builds())
     browser.launchpad("run_plan")
-    options = f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1, canary: 0'
+    options = f'partitions: {days}, target: "raw/*", force: true, days_per_run: 1, max_parallel: 1, canary: 0, into: live'
     browser.type_config(f"ops: {{run: {{config: {{{options}}}}}}}")
     browser.press("Launch run")
     eventually(lambda: len(station.builds()) > before, what="the first chunk is built")

@@ -38,7 +38,7 @@ SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLE
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
     "run", "--partitions", f"{FIRST}..{LAST}", "--order", "asc", "--max-parallel", "2", "--retries", "2", "--canary", "2",
-    "--reason", "the exercise",
+    "--into", "live", "--reason", "the exercise",
 )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_r
     }
     assert changed == set(FIVE)
 
-    end = station.asked_json("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
+    end = station.asked_json("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream", "--into", "live")
     after = contents_of(station)
     reasons = station.asked_json("show", end["plan"])["contents"]["reasons"]
     planned = {(table, as_day(day)) for table, days in reasons.items() for day in days}
@@ -234,12 +234,12 @@ def test_dagster_shows_as_stale_what_backfill_status_calls_outdated_and_nothing_
     late = date(2019, 9, 10)
     lines = gzip.decompress(file_of(station, late).read_bytes()).splitlines(keepends=True)
     file_of(station, late).write_bytes(gzip.compress(b"".join(lines[:-50])))
-    station.backfill("run", "--partitions", str(late), "--target", "raw/*,staging/outage_updates")
+    station.backfill("run", "--partitions", str(late), "--target", "raw/*,staging/outage_updates", "--into", "live")
     # Of the days that wait for this arrival day, Dagster alone would show each as stale, whatever the lines are about.
     days = outdated(station)
     assert list(days) == ["staging/outages"]
     assert set(days["staging/outages"]) < {str(day) for day in between(late - timedelta(days=2), late)}
-    station.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream")
+    station.backfill("run", "--partitions", f"{FIRST}..{LAST}", "--only", "outdated", "--downstream", "--into", "live")
     assert outdated(station) == {}
 
 

@@ -44,7 +44,7 @@ def test_anything_else_is_another_plan(other):
 
 
 def test_a_plan_is_read_as_it_was_written():
-    made = plan(days_per_run=2, budget="30m", reason="to see")
+    made = plan(days_per_run=2, budget="30m", reason="to see", into="live")
     assert read(made.contents(), made.id) == made
 
 
