@@ -4,6 +4,7 @@ A day is a UTC date, written YYYY-MM-DD, and one partition of every table. The c
 day to its last; without a fixed last day it grows, and its last day is yesterday.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -14,6 +15,8 @@ from backfill_assets.errors import UsageError
 ClippedWindow = Callable[[date], range]
 
 Partition = tuple[str, date]  # (table, day)
+# The newest days, by how many: as many as the calendar has, if that is more.
+LAST_DAYS = re.compile(r"last\s+0*([1-9]\d{0,8})", re.ASCII)
 
 
 def today_utc() -> date:
@@ -70,9 +73,9 @@ class Calendar:
         return sorted(days)
 
     def _part(self, part: str) -> Iterable[date]:
-        words = part.split()
-        if len(words) == 2 and words[0] == "last" and words[1].isdigit() and int(words[1]) > 0:
-            return between(max(self.first, self.last - timedelta(days=int(words[1]) - 1)), self.last)
+        if newest := LAST_DAYS.fullmatch(part):
+            number, last = int(newest[1]), self.last
+            return between(date.fromordinal(max(self.first.toordinal(), last.toordinal() - number + 1)), last)
         first, dots, last = part.partition("..")
         start = as_day(first)
         end = as_day(last) if dots else start

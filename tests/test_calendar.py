@@ -21,6 +21,7 @@ CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
         pytest.param("2019-08-16,2019-08-15..2019-08-16", days(0, 1), id="a day named twice is one day"),
         pytest.param("last 2", days(58, 59), id="the last days end with the calendar"),
         pytest.param("last 500", days(*range(60)), id="more last days than there are is all of them"),
+        pytest.param("last 999999999", days(*range(60)), id="more than there are dates is all of them too"),
     ],
 )
 def test_text_names_days(text, named):

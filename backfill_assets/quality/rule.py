@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from math import isfinite
+from typing import Any, Literal
 
 from backfill_assets.quality.day import DayProfile
 
 LONGEST_ERROR = 2000  # characters: it goes into commits, the ledger and the event log
+NAME = re.compile(r"[A-Za-z0-9_.]+")
 Severity = Literal["error", "warning"]
 # Whether a day passed, why, and the figures that were looked at.
 Judged = tuple[bool, str, Mapping[str, float | int | str]]
@@ -47,9 +50,11 @@ class Rule:
     tables: Sequence[str] = ()
 
     def verdict(self, profile: DayProfile) -> Verdict:
-        """What the rule says of a day. A judge that raises has not found it good: other days are judged for themselves."""
+        """What the rule says of a day. A judge that raises, or answers what is no verdict, has not found it good: other days
+        are judged for themselves."""
         try:
             passed, message, figures = self.judge(profile)
+            passed, message, figures = bool(passed), str(message), {str(name): _plain(n) for name, n in figures.items()}
         except Exception as error:
             passed, message, figures = False, f"its judge raised {type(error).__name__}: {str(error)[:LONGEST_ERROR]}", {}
         return Verdict(self.name, passed, message, figures, self.severity)
@@ -64,12 +69,20 @@ class Rule:
         return replace(self, severity="warning")
 
 
+def _plain(figure: Any) -> float | int | str:
+    """A figure as commits, the ledger and Dagster can keep it: numbers of other types as Python's, all else as text."""
+    value = figure.item() if hasattr(figure, "item") else figure  # numpy's
+    return value if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)) else str(value)
+
+
 def refuse_unusable_rules(table: str, rules: Sequence[object]) -> None:
-    """ValueError for what is no rule, and for two rules of one name."""
+    """ValueError for what is no rule, for a name that Dagster has no check for, and for two rules of one name."""
     names = []
     for rule in rules:
         if not isinstance(rule, Rule):
             raise ValueError(f"{table}: {rule!r} is no rule; a rule is called, as in rules.has_rows()")
+        if not NAME.fullmatch(rule.name):
+            raise ValueError(f"{table}: {rule.name!r} is not the name of a rule: write letters, digits and underscores")
         names.append(rule.name)
     if len(set(names)) < len(names):
         raise ValueError(f"{table}: two rules of one name in {names}")

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from backfill_assets.lake.latest import Latest
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
-from backfill_assets.quality.rule import Verdict
+from backfill_assets.quality.rule import LONGEST_ERROR, Verdict
 from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.step.errors_of_days import is_of_step
 from backfill_assets.step.inputs import AcceptedBuilds
 from backfill_assets.step.rows import Computed
 from backfill_assets.tables.declaration import Table
@@ -89,7 +90,16 @@ def _trailing(table: Table, day: date, accepted: AcceptedBuilds, audited: Mappin
 def _at_fault(table: Table, rows: DataFrame, day: date, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
     conditions = {rule.name: rule.offending for rule in table.rules if rule.offending or rule.counts_keys}
     return {
-        v.rule: offending_rows(rows, day=table.partition_by, on=day, key=table.key, condition=conditions[v.rule])
-        for v in verdicts
-        if not v.passed and v.rule in conditions
+        v.rule: _rows_shown(table, rows, day, conditions[v.rule]) for v in verdicts if not v.passed and v.rule in conditions
     }
+
+
+def _rows_shown(table: Table, rows: DataFrame, day: date, condition: str | None) -> list[str]:
+    """Rows that broke a rule, or why none can be shown: the verdict holds without them, and other days are not concerned."""
+    try:
+        return offending_rows(rows, day=table.partition_by, on=day, key=table.key, condition=condition)
+    except Exception as error:
+        if is_of_step(error):
+            raise
+        first_line = str(error).partition("\n")[0][:LONGEST_ERROR]
+        return [f"its rows cannot be shown: {condition or 'its keys'} raised {type(error).__name__}: {first_line}"]

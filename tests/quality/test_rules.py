@@ -1,8 +1,12 @@
+import json
+from dataclasses import asdict
 from datetime import date
 
+import numpy as np
 import pytest
 
 from backfill_assets.quality.day import DayProfile
+from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import (
     has_rows,
     no_nulls,
@@ -120,3 +124,29 @@ def test_a_warning_is_told_and_refuses_nothing():
 def test_bounds_that_make_no_sense_are_refused_when_the_rule_is_defined(define):
     with pytest.raises(ValueError, match=r"\d|any day"):
         define()
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed", "figures"),
+    [
+        pytest.param(
+            (np.bool_(True), "fine", {"n": np.int64(3), "share": np.float64(0.5)}), True, {"n": 3, "share": 0.5}, id="numpy's"
+        ),
+        pytest.param((True, 5, {"day": date(2019, 8, 15), 1: None}), True, {"day": "2019-08-15", "1": "None"}, id="others"),
+        pytest.param((True, "fine", {"ratio": float("nan")}), True, {"ratio": "nan"}, id="no number"),
+        pytest.param((None, "undecided", {}), False, {}, id="neither yes nor no"),
+        pytest.param((True, "fine", None), False, {}, id="no figures"),
+        pytest.param(None, False, {}, id="nothing"),
+    ],
+)
+def test_whatever_a_judge_answers_a_verdict_can_be_kept_and_shown(answer, passed, figures):
+    verdict = Rule("by_hand", "A promise.", lambda day: answer).verdict(profile())
+    assert (verdict.passed, verdict.figures) == (passed, figures)
+    assert isinstance(verdict.message, str)
+    json.dumps(asdict(verdict), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["no nulls", "", "half/half", "é"])
+def test_a_name_that_dagster_has_no_check_for_is_refused_when_the_table_is_declared(name):
+    with pytest.raises(ValueError, match=r"raw/sales: .* is not the name of a rule: write letters, digits and underscores"):
+        refuse_unusable_rules("raw/sales", [Rule(name, "A promise.", lambda day: (True, "", {}))])

@@ -72,6 +72,25 @@ def test_a_day_whose_rule_raises_fails_with_what_it_raised_and_the_others_are_co
     assert versions(built, DAILY) == ["2", "1", "2", "2"]
 
 
+@pytest.mark.parametrize(
+    ("offending", "raised"),
+    [
+        pytest.param("outages_ < 0", "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]", id="a column that is misspelt"),
+        pytest.param("CAST(region AS INT) < 0", "NumberFormatException: [CAST_INVALID_INPUT]", id="a value it cannot look at"),
+    ],
+)
+def test_a_day_is_refused_by_its_rule_though_the_rows_that_broke_it_cannot_be_shown_and_the_others_are_committed(
+    built, offending, raised
+):
+    not_that_day = Rule("by_hand", "Not.", lambda profile: (profile.day != day(1), "not that day", {}), offending=offending)
+    result = built.run(FOUR, replace(built.table(DAILY), version="2", rules=[not_that_day]))[DAILY]
+    (refused,) = result.failed()
+    assert (refused.day, refused.message.splitlines()[0]) == (day(1), "by_hand: not that day")
+    assert f"its rows cannot be shown: {offending} raised {raised}" in refused.message
+    assert [check["passed"] for check in refused.checks] == [False]
+    assert versions(built, DAILY) == ["2", "1", "2", "2"]
+
+
 def test_days_of_a_table_that_reads_itself_are_built_up_to_the_one_that_fails_and_those_computed_from_it_fail(built):
     before = built.rows(HISTORY)
     result = built.run(FOUR, dividing_by_zero(built, HISTORY, "outages_total", 1), run="mine")[HISTORY]
