@@ -81,7 +81,7 @@ def undeclared(table: DeltaTable, columns: str) -> list[str]:
 
 
 def refuse_other_columns(folder: str, columns: str) -> None:
-    """UsageError if the table's columns are not exactly these: MERGE would leave some out, or fail on them."""
+    """UsageError if the table's columns are not exactly these: the rows that a merge keeps would lack some, or lose others."""
     if names := differing(DeltaTable(folder), columns):
         raise UsageError(
             f"{folder} does not have the declared columns: {', '.join(names)}. Nothing can be merged into it. "

@@ -1,27 +1,25 @@
 """The rows of a step: computed once, written as files that nobody sees until they are committed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from backfill_assets.lake.columns import refuse_other_columns
 from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import NO_DAY, remove, write, write_table
-from backfill_assets.lake.merge import MergeCommit
-from backfill_assets.lake.reading import read_files, schema_of
+from backfill_assets.lake.reading import Rows, read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
 from backfill_assets.lake.slice import DataFile, Slice
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
 from backfill_assets.step.compute import new_rows
+from backfill_assets.step.merge import merged
 from backfill_assets.step.read import InputRows
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
@@ -67,23 +65,30 @@ def compute_days(
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)
         return
-    # Into a table that does not exist yet, rows are merged by writing them.
-    if request.write_mode == "merge" and version >= 0:
-        with _merged(table, new, Slice(table.name, column, tuple(days), version), workspace) as merged:
-            yield merged
-        return
+    before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
+    with ExitStack() as until_done:
+        if request.write_mode == "merge" and version >= 0:  # a table that does not exist yet keeps no rows
+            new, size = until_done.enter_context(merged(table, new, before, folder)), size + before.size
+        yield until_done.enter_context(_written(table, new, size, before, request, workspace))
+
+
+@contextmanager
+def _written(
+    table: Table, new: DataFrame, size: int, before: Rows, request: StepRequest, workspace: Workspace
+) -> Iterator[Computed]:
+    """`new` as files; with append_once, audited together with the rows that the days hold `before`."""
+    folder, column = workspace.lake.path(table.name), table.partition_by
     small = _small(table, new, folder) if request.write_mode != "append_once" and size <= SMALL else None
     profiles, files = small or (None, write(new, folder, column))
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     append_as = request.identity if request.write_mode == "append_once" else ""
     commit = FileCommit(folder, column, files, new.schema.json(), append_as, lambda: _built_by_this_code(table, workspace))
     try:
-        rows = read_files(spark, folder, [file for file in files if file.day != NO_DAY], column, new.schema)
+        rows = read_files(new.sparkSession, folder, [file for file in files if file.day != NO_DAY], column, new.schema)
         if without_day:
             yield Computed(rows, commit, [_without_day(column, without_day)])
             return
-        before = Slice(table.name, column, tuple(days), version)
-        after = _added(rows, workspace.lake.reader(before, table.columns).rows(spark)) if append_as else rows
+        after = _added(rows, before.rows(new.sparkSession)) if append_as else rows
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
@@ -124,22 +129,6 @@ def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, Day
         samples=list(table.samples),
     )
     return profiles, write_table(without_figures(rows), folder, table.partition_by)
-
-
-@contextmanager
-def _merged(table: Table, new: DataFrame, held: Slice, workspace: Workspace) -> Iterator[Computed]:
-    new, folder = new.persist(), workspace.lake.path(table.name)
-    key = list(dict.fromkeys([table.partition_by, *table.key]))  # a key is unique within a day
-    refuse_other_columns(folder, new.schema.json())
-    without_day = new.where(f"`{table.partition_by}` IS NULL").count()
-    before, keys = workspace.lake.reader(held, table.columns).rows(new.sparkSession), new.select(*key)
-    same = reduce(Column.__and__, [before[name].eqNullSafe(keys[name]) for name in key])  # as MERGE compares them
-    kept = before.join(keys, same, "left_anti")
-    try:
-        after, commit = new.unionByName(kept.select(*new.columns)), MergeCommit(folder, table.partition_by, key, new)
-        yield Computed(after, commit, [_without_day(table.partition_by, without_day)] if without_day else ())
-    finally:
-        new.unpersist()
 
 
 def _added(rows: DataFrame, before: DataFrame) -> DataFrame:

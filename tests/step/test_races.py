@@ -1,11 +1,14 @@
 """Writers that meet: whoever comes second neither loses nor hides what the first has committed."""
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import Conflict
+from backfill_assets.lake.commits import read_commits
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import types_as_declared
 from backfill_assets.step.request import StepRequest
@@ -57,6 +60,48 @@ def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(bui
     assert (built.accepted(OUTAGES), len(built.rows(OUTAGES, days(1)))) == (before, 3)
     refused = built.run(days(1), replace(mine, rules=rules), run="mine", force=True, write_mode=write_mode)[OUTAGES]
     assert refused.blocked[day(1)].endswith("Those rows would be kept: use write_mode overwrite")
+
+
+@dataclass(frozen=True)
+class LedgerReadLate(Ledger):
+    """A ledger at the reading of which, once, somebody changes a row by hand: after the step has looked at the table under its
+    lock, right before it commits."""
+
+    late: list[str] = field(default_factory=list)
+
+    def next_time(self, table: str) -> datetime:
+        while self.late:
+            DeltaTable(self.late.pop()).update({"customers": "999999"}, predicate="outage_number = '102'")
+        return super().next_time(table)
+
+
+@dataclass(frozen=True)
+class LakeChangedLate(Lake):
+    late: list[str] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Ledger:
+        return LedgerReadLate(self.root, self.late)
+
+
+@pytest.mark.parametrize("write_mode", ["merge", "append_once"])
+def test_rows_that_somebody_changes_by_hand_right_before_the_commit_are_not_kept_as_ours(built, write_mode):
+    """Whoever takes no lock may commit at any time: our commit holds only at the version that was looked at."""
+    lake = LakeChangedLate(str(built.root), [built.lake.path(OUTAGES)])
+    mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared()])
+    request = StepRequest("mine", force=True, write_mode=write_mode)
+    with pytest.raises(Conflict, match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
+        Step(mine, replace(built.workspace, lake=lake), request, built.spark).run(days(1))
+    assert lake.late == []
+    assert {build.run for build in built.accepted(OUTAGES).values()} == {"first"}
+
+
+def test_a_merge_is_one_commit_of_whole_days_as_any_other(built):
+    """Spark's MERGE takes a snapshot of its own, later than our look at the table."""
+    version = built.lake.version(OUTAGES)
+    built.run(days(1), only_some(built, "100", version="2"), run="mine", write_mode="merge")
+    (commit,) = read_commits(built.lake.path(OUTAGES), built.lake.version(OUTAGES), version + 1)
+    assert commit["operation"] == "WRITE"
 
 
 def during_the_first(table, act, calls: list[int]):
