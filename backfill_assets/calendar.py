@@ -74,8 +74,8 @@ class Calendar:
 
     def _part(self, part: str) -> Iterable[date]:
         if newest := LAST_DAYS.fullmatch(part):
-            number, last = int(newest[1]), self.last
-            return between(date.fromordinal(max(self.first.toordinal(), last.toordinal() - number + 1)), last)
+            oldest = max(self.first.toordinal(), self.last.toordinal() - int(newest[1]) + 1)
+            return between(date.fromordinal(oldest), self.last)
         first, dots, last = part.partition("..")
         start = as_day(first)
         end = as_day(last) if dots else start

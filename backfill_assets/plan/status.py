@@ -112,7 +112,7 @@ class _TableHistory:
             return State.REWRITTEN, happened
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
-            return State.UP_TO_DATE, why or self._by_rules(day)
+            return State.UP_TO_DATE, why or self._by_rules(day) or _not_read(delivery)
         if last and not last.succeeded:
             hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
             return State.FAILED, f"{first_line(last.message)} (run {last.run}){hint}"
@@ -145,6 +145,13 @@ class _TableHistory:
             return State.MISSING, str(delivery)
         inputs = lacking(self.table, day, self.latest.accepted, self.calendar)
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
+
+
+def _not_read(delivery: Delivered) -> str:
+    """What to say of a day beside whose files others lie: somebody may have meant them to be read."""
+    unread = () if isinstance(delivery, SourceError) else delivery.unread
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    return f"not read: {unread[0]}{more}" if unread else ""
 
 
 def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str) -> tuple[State, str]:

@@ -41,19 +41,20 @@ class Landing:
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
         """The fingerprint and the files of each day's delivery, or the SourceError that says why it cannot be used."""
-        contents = self._contents(area, days)
-        others = self._of_other_endings(area, [day for day, files in contents.items() if not files])
-        return {day: _delivery(area, day, files, others.get(day, ())) for day, files in contents.items()}
-
-    def _of_other_endings(self, area: LandingArea, days: Sequence[date]) -> FilesByDay:
-        """The files of days for which nothing is delivered: their names do not end as those of deliveries do."""
-        return files_by_day(area.root / self.name, days, endings=("",)) if days else {}
+        files, others = self._listed(area, days)
+        contents = self._contents(area, files)
+        return {day: _delivery(area, day, of_day, others[day]) for day, of_day in contents.items()}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash."""
+        """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash; and those
+        that are not read."""
+        files, others = self._usable(area, [day])[day], self._listed(area, [day])[1][day]
         return [
-            f"{_name(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
-            for file, each in self._usable(area, [day])[day].items()
+            *(
+                f"{_name(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
+                for file, each in files.items()
+            ),
+            *([_not_read([_name(area, path) for path in others])] if others else []),
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
@@ -79,17 +80,24 @@ class Landing:
         not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
         return not_blank.select(day.alias("arrival_day"), "source_file", line, is_utf8.alias("is_utf8"))
 
-    def _contents(self, area: LandingArea, days: Sequence[date]) -> dict[date, Contents]:
-        """The files delivered for each of `days`, in order, with what reading them showed."""
+    def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
+        """The files of each of `days`, in order: those delivered, and others, whose names do not end as those of deliveries do.
+        A folder that cannot be listed is among the first."""
+        listed = files_by_day(area.root / self.name, days, endings=("",))
+        files = {day: [f for f in of_day if _is_delivery(f)] for day, of_day in listed.items()}
+        return files, {day: [f for f in of_day if not _is_delivery(f)] for day, of_day in listed.items()}
+
+    def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
+        """What reading the `files` of each day showed."""
         manifest = manifest_at(area.cache and area.cache / f"{self.name}.json")
-        files = files_by_day(area.root / self.name, days)
         contents = manifest.contents(file for of_day in files.values() for file in of_day)
         manifest.save()
         return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
 
     def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Contents]:
-        """The same. Raises the SourceError of the first day whose delivery cannot be used."""
-        contents = self._contents(area, days)
+        """The files delivered for each of `days`, with what reading them showed. Raises the SourceError of the first day whose
+        delivery cannot be used."""
+        contents = self._contents(area, self._listed(area, days)[0])
         for day, files in contents.items():
             delivery = _delivery(area, day, files)
             if isinstance(delivery, SourceError):
@@ -97,19 +105,27 @@ class Landing:
         return contents
 
 
+def _is_delivery(file: Path) -> bool:
+    return file.name.endswith(ENDINGS) or os.path.isdir(file)  # noqa: PTH112: `Path.is_dir` raises where it may not look
+
+
 def _delivery(area: LandingArea, day: date, files: Contents, others: Sequence[Path] = ()) -> Delivery | SourceError:
     """`others` are the day's files that are not deliveries."""
+    unread = [_name(area, path) for path in others]
     if not files:
-        names = ", ".join(_name(area, path) for path in others[:NAMED])
-        unread = f": {names} {'is' if len(others) == 1 else 'are'} not read, only {', '.join(ENDINGS)}" if others else ""
-        return NotDelivered(f"no source for {day} in {area.root}{unread}")
+        return NotDelivered(f"no source for {day} in {area.root}{f': {_not_read(unread)}' if unread else ''}")
     faults = [f"{_name(area, file)} {why}" for file, each in files.items() if (why := _fault(area, file, each))]
     if faults:
         return SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}")
     lines = [f"{_name(area, file)} {each.size} {each.content}" for file, each in files.items()]
     fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
     stamp = "\n".join(each.stamp for each in files.values())
-    return Delivery(fingerprint, {_name(area, file): each.lines for file, each in files.items()}, stamp)
+    return Delivery(fingerprint, {_name(area, file): each.lines for file, each in files.items()}, stamp, unread)
+
+
+def _not_read(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more} {'is' if len(names) == 1 else 'are'} not read, only {', '.join(ENDINGS)}"
 
 
 def _fault(area: LandingArea, file: Path, contents: FileContents) -> str:

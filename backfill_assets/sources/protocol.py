@@ -26,12 +26,13 @@ class Delivery:
     """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
 
     `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
-    while it read, not even the same. It is not recorded.
+    while it read, not even the same. It is not recorded. `unread` names files that lie beside these, and are not read.
     """
 
     fingerprint: str = ""
     files: Mapping[str, int] = field(default_factory=dict)
     stamp: str = ""
+    unread: Sequence[str] = field(default=(), compare=False)
 
 
 class Source(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 from backfill_assets.lake.record import Build, Outcome
 from backfill_assets.quality.day import DayProfile
+from backfill_assets.quality.profile import SAMPLE_SIZE
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs
@@ -14,6 +15,8 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 
 NO_INPUTS = Inputs()
+# The sample of a day's files that lie beside those delivered: Dagster shows it, and the run's log warns of it.
+UNREAD = "files not read"
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def record(
         rows=profile.rows,
         nulls=dict(profile.nulls),
         measures=dict(profile.measures),
-        samples=dict(profile.samples),
+        samples=dict(profile.samples)
+        | ({UNREAD: unread[:SAMPLE_SIZE]} if (unread := judgement.inputs.delivery.unread) else {}),
         day_fingerprints=dict(profile.day_fingerprints),
         inputs=judgement.inputs.tables,
         delivered=judgement.inputs.delivery.fingerprint,

@@ -1,6 +1,6 @@
 """What is said of every day, and that it is what a step would do. No Spark, no lake: values in, values out."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
@@ -51,6 +52,19 @@ def test_a_day_whose_delivery_was_moved_away_stays_up_to_date():
     assert status_at(raw, 9, delivered(9)) == PartitionStatus(
         State.UP_TO_DATE, "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
     )
+
+
+@dataclass(frozen=True)
+class LinesBesideOthers(Lines):
+    """The same, beside files that are not read."""
+
+    def delivered(self, area, days):
+        return {at: Delivery(f"lines of {at}", unread=["a.csv", "b.csv"]) for at in days}
+
+
+def test_files_beside_the_days_own_that_are_not_read_are_named_with_a_day_that_is_up_to_date():
+    beside = replace(raw, reads={"lines": LinesBesideOthers()})
+    assert status_at(beside, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE, "not read: a.csv and 1 more")
 
 
 def test_other_files_than_before_are_told_from_other_inputs():

@@ -56,3 +56,19 @@ def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_p
     assert str(delivered[day(0)]).startswith(unread)
     assert isinstance(delivered[day(1)], Delivery)
     assert str(delivered[day(2)]) == f"no source for {day(2)} in {tmp_path}"
+
+
+def test_files_that_are_not_read_beside_those_that_are_are_named_and_change_nothing(tmp_path):
+    put(tmp_path, "events/2019-08-15/a.jsonl", LINE)
+    source, area = Landing("events"), LandingArea(tmp_path)
+    before = source.delivered(area, [day(0)])[day(0)]
+    for name in ("2019-08-15/b.JSONL", "2019-08-15/c.jsonl.zst", "2019-08-15/_d.csv", "2019-08-15-e.csv", "2019-08-15.txt"):
+        put(tmp_path, f"events/{name}", LINE)
+    delivery = source.delivered(area, [day(0)])[day(0)]
+    assert isinstance(delivery, Delivery)
+    assert delivery == before
+    beside = ["2019-08-15/b.JSONL", "2019-08-15/c.jsonl.zst", "2019-08-15-e.csv", "2019-08-15.txt"]
+    assert delivery.unread == [f"events/{name}" for name in beside]
+    read, not_read = source.described(area, day(0))
+    assert read.startswith("events/2019-08-15/a.jsonl, ")
+    assert not_read.startswith(f"{', '.join(delivery.unread[:3])} and 1 more are not read, only .jsonl, .jsonl.gz, ")

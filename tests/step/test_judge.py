@@ -7,6 +7,7 @@ import pytest
 
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.rule import Verdict
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import Inputs
@@ -83,6 +84,13 @@ def test_a_build_is_recorded_with_its_figures_its_inputs_and_who_requested_it():
     assert (build.run, build.identity, build.plan, build.who, build.reason) == ("a run", "a run", "p", "ada", "why not")
     assert (build.write_mode, build.input_versions, build.seconds, build.at) == ("merge", {"staging/u": 7}, 1.235, at)
     assert [(check["rule"], check["passed"], check["rows"]) for check in build.checks] == [("has_rows", True, [])]
+
+
+def test_a_build_is_recorded_with_the_files_beside_its_own_that_were_not_read():
+    inputs = Inputs({}, Delivery("lines", {"a.jsonl": 3}, unread=["b.JSONL", "c.csv"]))
+    judgement = Judgement(day(1), "accepted", inputs=inputs, audited=audited(1))
+    build = record(judgement, outages, StepRequest("a run"), at=datetime(2019, 8, 15, tzinfo=UTC))
+    assert build.samples == {"files not read": ["b.JSONL", "c.csv"]}
 
 
 def test_a_day_that_could_not_be_computed_is_recorded_without_figures():
