@@ -106,7 +106,8 @@ class Landing:
 
 
 def _is_delivery(file: Path) -> bool:
-    return file.name.endswith(ENDINGS) or os.path.isdir(file)  # noqa: PTH112: `Path.is_dir` raises where it may not look
+    # `Path.is_dir` raises where this user may not look.
+    return file.name.endswith(ENDINGS) or os.path.isdir(file)  # noqa: PTH112
 
 
 def _delivery(area: LandingArea, day: date, files: Contents, others: Sequence[Path] = ()) -> Delivery | SourceError:

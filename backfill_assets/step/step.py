@@ -18,10 +18,11 @@ from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.step.apart import Apart
 from backfill_assets.step.audit import audit
 from backfill_assets.step.commit import commit_days
-from backfill_assets.step.due import Due, days_due, own_days
-from backfill_assets.step.errors_of_days import described, is_of_step, may_be_of_days
+from backfill_assets.step.due import Due, days_due
+from backfill_assets.step.errors_of_days import described, may_be_of_days
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
@@ -34,8 +35,6 @@ from backfill_assets.workspace import Workspace
 
 # How often a step is computed because its inputs are built again meanwhile.
 TRIES = 3
-# If so many days fail one after the other before any was built, it is not the days.
-FAILED_FIRST = 3
 
 
 @dataclass(frozen=True)
@@ -115,40 +114,24 @@ class Step:
             raise
         except Exception as error:
             # Spark drops the work on all days for a row or a file of one.
-            built = self._one_by_one(due) if len(due.compute) > 1 and may_be_of_days(error) else []
+            built = self._apart(due) if len(due.compute) > 1 and may_be_of_days(error) else []
             if not built:
                 self._fail(dict.fromkeys(due.compute, described(error)), due)
                 raise
             return built
 
-    def _one_by_one(self, due: Due) -> list[Build]:
-        """Build each day by itself, and record those that fail; nothing, and no record, if none of the first can be built.
-        Days of a table that reads itself are built in order, each from the one before it, and fail with it."""
-        built: list[Build] = []
-        errors: dict[date, str] = {}
-        days, tried, in_order = list(due.compute), 0, self.table.needs_itself()
-        while days and (built or tried < FAILED_FIRST):
-            # Bad days often come together: until one is built, the first is tried, the last, and one between them.
-            day = days.pop(0 if built or in_order else (0, -1, len(days) // 2)[tried])
-            failed = {*errors, *(build.day for build in built if not build.succeeded)}
-            if before := [own for own in own_days(self.table, day) if own in failed]:
-                errors[day] = f"computed from {before[0]}, which failed in this run"
-                continue
-            tried += 1
-            try:
-                built += self._by_itself(day)
-            except Exception as error:
-                if is_of_step(error):
-                    raise
-                errors[day] = described(error)
-        return sorted(built + self._fail(errors, due), key=lambda b: b.day) if built else []
+    def _apart(self, due: Due) -> list[Build]:
+        """Build the days that can be built without the others, and record those that fail; nothing, and no record, if none of
+        the first can be."""
+        apart = Apart(self.table, self._by_themselves)
+        apart.run(due.compute)
+        return sorted(apart.built + self._fail(apart.errors, due), key=lambda b: b.day) if apart.built else []
 
-    def _by_itself(self, day: date) -> list[Build]:
-        """Build one day from what its inputs, and the days of the table before it, hold by now."""
-        start, due = self._look([day], [day])
-        if due.compute:
-            return self._attempt(due, start)
-        return self._fail(due.blocked | due.unusable | due.not_due, due)
+    def _by_themselves(self, days: Sequence[date]) -> list[Build]:
+        """Build some days from what their inputs, and the days of the table before them, hold by now."""
+        start, due = self._look(days, days)
+        built = self._attempt(due, start) if due.compute else []
+        return built + self._fail(due.blocked | due.unusable | due.not_due, due)
 
     def _attempt(self, due: Due, start: Snapshot) -> list[Build]:
         started = time.monotonic()
