@@ -19,6 +19,7 @@ from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import Audited, audit
+from backfill_assets.step.changed_in_place import declared_rows
 from backfill_assets.step.judge import verdicts_of
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import Computed
@@ -83,13 +84,10 @@ def _judge_readable(
 def _audited(
     table: Table, rows_of: Slice, builds: Latest, workspace: Workspace, spark: Callable[[], SparkSession]
 ) -> dict[date, Audited]:
-    session, lake = spark(), workspace.lake
-    rows = lake.reader(rows_of, table.columns).rows(session)
-    # Columns that are not declared any more stay until the last day that has them is built again.
-    declared = schema_of(session, table.columns)
-    rows = rows.select(*[f"`{name}`" for name in declared.names if name in rows.columns])
-    faults = schema_mismatches(rows.schema, declared)
-    nothing = FileCommit(lake.path(table.name), table.partition_by, [], "")
+    session = spark()
+    rows = declared_rows(table, rows_of, workspace, session)
+    faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
+    nothing = FileCommit(workspace.lake.path(table.name), table.partition_by, [], "")
     return audit(table, Computed(rows, nothing, faults), rows_of.days, builds)
 
 

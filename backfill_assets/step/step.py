@@ -7,7 +7,7 @@ Dagster is the caller's. Days that fail, or lack an input, leave the table as it
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 
@@ -19,7 +19,8 @@ from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.step.apart import Apart
-from backfill_assets.step.audit import audit
+from backfill_assets.step.audit import Audited, audit
+from backfill_assets.step.changed_in_place import changed_in_place
 from backfill_assets.step.commit import commit_days
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.errors_of_days import described, may_be_of_days
@@ -147,8 +148,16 @@ class Step:
         read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
         with compute_days(table, due.compute, request, workspace, spark=spark, read=read, version=start.version) as rows:
             audited = audit(table, rows, due.compute, start.builds)
+            due = replace(due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)})
             judgements = judge_days(table, due, audited, accepted)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)
+
+    def _changed_in_place(self, audited: Mapping[date, Audited], start: Snapshot, spark: SparkSession) -> Collection[date]:
+        """The forced days that came out as they were accepted, and do not lie in their files so."""
+        forced = self.request.forced(self.table, audited, start.builds)
+        accepted = {day: start.builds.accepted.get((self.table.name, day)) for day in forced & audited.keys()}
+        same = {day: b for day, b in accepted.items() if b and b.fingerprint == audited[day].profile.fingerprint}
+        return changed_in_place(self.table, same, start.version, self.workspace, spark) if same else ()
 
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
         """Record days that could not be computed."""

@@ -1,7 +1,9 @@
 """What somebody did to a table by hand, or a disk lost, is found by comparing records and put right by a rebuild."""
 
+import os
 import shutil
 from dataclasses import replace
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,7 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import arriving, day, days
-from tests.step.variants import file_of, only_some
+from tests.step.variants import change_in_place, file_of, only_some
 from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, UPDATES, World
 
 
@@ -44,6 +46,28 @@ def test_a_day_that_somebody_changed_is_found_and_written_again_and_the_others_l
     results = built.run(FOUR, [DAILY], run="second", force=True)
     assert {b.day: b.outcome for b in results[DAILY].built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
+
+
+def overwritten_in_place(world: World, name: str, at: date) -> None:
+    """Other bytes in the middle of the day's file, as a disk may return them."""
+    file = file_of(world, name, at)
+    held = bytearray(file.read_bytes())
+    held[4:200] = bytes(196)
+    file.write_bytes(held)
+
+
+@pytest.mark.parametrize("change", [change_in_place, overwritten_in_place])
+def test_a_forced_day_is_right_afterwards_whatever_was_done_to_its_file(built, change):
+    """Name, size and time of the file are as they were: no record shows that its rows are others."""
+    rows, file = built.rows(DAILY), file_of(built, DAILY, day(1))
+    state = file.stat()
+    change(built, DAILY, day(1))
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert built.run(FOUR, [DAILY], run="second")[DAILY].built == []
+    forced = built.run(FOUR, [DAILY], run="third", force=True)[DAILY]
+    assert {b.day: b.outcome for b in forced.built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}
+    assert (built.rows(DAILY), at_odds(built)) == (rows, {})
+    assert built.run(FOUR, run="fourth")[HISTORY].built == []
 
 
 def test_nothing_is_computed_from_rows_that_somebody_changed(built):
