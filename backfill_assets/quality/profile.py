@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, StructType
 
 from backfill_assets.quality.day import DayProfile
 
@@ -87,7 +87,7 @@ def profiles(
         F.sum(F.shiftrightunsigned("__hash", 32)).alias("high"),
         F.sum(F.col("__hash").bitwiseAND(0xFFFFFFFF)).alias("low"),
         F.array(*[F.count_if(F.col(f"`{name}`").isNull()) for name in names]).alias("nulls"),
-        F.array(*[F.sum(F.expr(sql).cast("long")) for sql in measures.values()]).alias("measures"),
+        F.array(*_totals(rows, measures.values())).alias("measures"),
         F.array(*[F.count_if(F.size(F.expr(sql)) > 0) for sql in samples.values()]).alias("sampled"),
     ]
     keys = [F.col(day).alias("day"), (F.col(about) if about else F.lit(None)).cast("string").alias("about")]
@@ -100,6 +100,16 @@ def profiles(
             for d, values in _samples(rows, day, sql).items():
                 by_day[d] = replace(by_day[d], samples={**by_day[d].samples, name: values})
     return by_day
+
+
+def _totals(rows: DataFrame, expressions: Iterable[str]) -> list[Column]:
+    """The sum of each expression, rounded to a whole number once: nothing of a row's fraction is lost."""
+    values = [F.expr(sql) for sql in expressions]
+    kinds = [field.dataType for field in rows.select(*values).schema.fields] if values else []
+    return [
+        F.bround(F.sum(value)).cast("long") if isinstance(kind, FractionalType) else F.sum(value.cast("long"))
+        for value, kind in zip(values, kinds, strict=True)
+    ]
 
 
 def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:

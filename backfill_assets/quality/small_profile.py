@@ -7,6 +7,7 @@ into planning and starting Spark jobs, so that one job in place of three is most
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def with_figures(rows: DataFrame, *, measures: Mapping[str, str], samples: Mappi
     return rows.select(
         "*",
         row_hash(rows.schema).alias(HASH),
-        *[F.expr(sql).cast("long").alias(f"{MEASURE}{n}") for n, sql in enumerate(measures.values())],
+        *[F.expr(sql).alias(f"{MEASURE}{n}") for n, sql in enumerate(measures.values())],
         *[F.expr(sql).alias(f"{SAMPLE}{n}") for n, sql in enumerate(samples.values())],
     )
 
@@ -64,7 +65,7 @@ def _of_day(
         rows=rows.num_rows,
         fingerprint=_fingerprint(rows),
         nulls={name: rows[name].null_count for name in columns},
-        measures={name: pc.sum(rows[f"{MEASURE}{n}"]).as_py() or 0 for n, name in enumerate(measures)},
+        measures={name: _total(rows[f"{MEASURE}{n}"]) for n, name in enumerate(measures)},
         samples={name: values for n, name in enumerate(samples) if (values := _samples(rows[f"{SAMPLE}{n}"]))},
         day_fingerprints={str(at or ""): _fingerprint(part) for at, part in by_value(rows, about)} if about else {},
         repeated_keys=_repeated(rows, key) if key else 0,
@@ -82,6 +83,17 @@ def _fingerprint(rows: pa.Table) -> str:
     hashes = rows[HASH].to_numpy().astype(np.int64).view(np.uint64)
     high, low = int((hashes >> np.uint64(32)).sum()), int((hashes & np.uint64(0xFFFFFFFF)).sum())
     return fingerprint(rows.num_rows, high, low)
+
+
+def _total(values: pa.ChunkedArray) -> int:
+    """The sum as a whole number. Raises what has Spark sum instead for a sum that is no number, and for a text that is none."""
+    kind = values.type
+    if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return int(pc.sum(values.cast(pa.int64())).as_py() or 0)
+    total = pc.sum(values).as_py() or 0
+    if not isfinite(total):
+        raise OverflowError(f"a measure comes to {total}")
+    return round(total)
 
 
 def _samples(values: pa.ChunkedArray) -> list[str]:

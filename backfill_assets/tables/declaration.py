@@ -128,7 +128,7 @@ def table(
     rules           what a day must hold to be committed (`backfill_assets.rules`)
     key             the columns that are unique within a day; `unique_key()` and the write mode `merge` need them
     fingerprint_by  another DATE column: a table partitioned by that one then reads its own days' rows only
-    measures        figures by name, each an SQL expression summed over a day's rows; rules and Dagster show them
+    measures        figures by name, each an SQL expression summed over a day's rows, to a whole number; rules look at them
     samples         lists by name, each an SQL expression of an array per row; up to 20 values of a day are kept
     compared_with   tables whose row count on the same day a rule looks at, such as `rejected_at_most`
     pool            the Dagster pool that limits how many steps run at once: "spark", "ingestion" or "external"

@@ -27,6 +27,30 @@ def test_it_is_what_spark_computes_for_rows_of_any_kind(spark):
 
 
 @pytest.mark.parametrize(
+    ("expression", "total"),
+    [
+        pytest.param("price", 6, id="fractions: 6.25, and not 1 + 2 + 2"),
+        pytest.param("CAST(price AS DECIMAL(9, 2))", 6, id="decimals"),
+        pytest.param("CAST(price AS FLOAT) * 2", 12, id="a half: 12.5, to the even number"),
+        pytest.param("price > 2", 2, id="yes or no"),
+        pytest.param("IF(number = 1, 9007199254740993, 0)", 9007199254740993, id="more digits than a double has"),
+        pytest.param("IF(number = 1, NULL, number)", 2, id="nulls"),
+        pytest.param("CAST(NULL AS INT)", 0, id="nothing but nulls"),
+        pytest.param("CAST(number AS STRING)", 3, id="texts"),
+    ],
+)
+def test_a_measure_is_the_sum_over_a_days_rows_and_rounded_once(spark, expression, total):
+    rows = spark.sql(
+        "SELECT DATE'2019-09-01' AS day, number, price FROM VALUES (0L, 1.75D), (1L, 2.25D), (2L, 2.25D) AS _(number, price)"
+    )
+    measures = {"m": expression}
+    (by_spark,) = profiles(rows, day="day", about=None, measures=measures, samples={}).values()
+    table = with_figures(rows, measures=measures, samples={}).toArrow()
+    (by_arrow,) = small_profiles(table, day="day", about=None, key=[], measures=["m"], samples=[]).values()
+    assert (by_spark.measures, by_arrow.measures) == ({"m": total}, {"m": total})
+
+
+@pytest.mark.parametrize(
     ("key", "values"),
     [
         pytest.param("DOUBLE", "0.0D, -0.0D, 1.0D", id="zeros"),
