@@ -55,7 +55,7 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
     named = [(table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
-    not_due = {p: f"{status[p].state}: {status[p].why}" for p in named if selector.force and status[p].state in NEVER_PLANNED}
+    not_now = {p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in _left_out(selector)}
     upstream = _upstream(requested, graph, status) if selector.upstream else _compared(requested, graph, status)
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:
@@ -64,7 +64,15 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
     partitions = selection.partitions
     blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in partitions}
-    return Selection(partitions, blocked | not_due, not selector.upstream and _upstream_helps(blocked, graph, status))
+    return Selection(partitions, blocked | not_now, not selector.upstream and _upstream_helps(blocked, graph, status))
+
+
+def _left_out(selector: Selector) -> Collection[State]:
+    """The states of days that are requested and not planned now. Which of the days in some states a run is computing, nobody
+    knows before it has ended."""
+    if selector.force:
+        return NOT_NOW
+    return {State.RUNNING} if STATES.keys() <= set(selector.only) else ()
 
 
 def _upstream_helps(blocked: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]) -> bool:

@@ -139,7 +139,7 @@ class Rebuild:
     def _check_stops(self, started: datetime) -> None:
         """Launch nothing more if the budget is spent, or the plan was cancelled."""
         budget = self.plan.options.budget_minutes
-        if budget and self.now() - started >= timedelta(minutes=budget) and len(self.over) < len(self._chunks):
+        if budget and (self.now() - started).total_seconds() >= 60 * budget and len(self.over) < len(self._chunks):
             self.stopped = self.stopped or Stop("budget", f"the budget of {budget:g} minutes is spent")
         if self.launcher.cancellations() > self._cancellations:
             self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")

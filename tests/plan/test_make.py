@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from tests.deliveries import day
@@ -45,3 +46,22 @@ def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path
         make_plan(request(write_mode="merge", upstream=True), workspace)
     assert make_plan(request(write_mode="merge", target="raw/a"), workspace).plan.options.write_mode == "merge"
     assert make_plan(request(upstream=True), workspace).plan.options.write_mode == "overwrite"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path, force):
+    workspace = workspace_of([raw], CALENDAR, str(tmp_path))
+    asked = RebuildRequest(partitions=f"{day(0)}..{day(2)}", force=force)
+    with mark_running(str(tmp_path), RunningStep(raw.name, [day(0), day(1)], "the night")):
+        made = make_plan(asked, workspace)
+        with pytest.raises(UsageError, match=rf"can be built:\n  raw/a {day(0)}: running: run the night") as refused:
+            make_plan(replace(asked, partitions=str(day(0))), workspace)
+    assert not isinstance(refused.value, NothingToBuild)
+    assert list(made.plan.partitions()) == [(raw.name, day(2))]
+    assert made.selection.blocked == {(raw.name, at): "running: run the night" for at in (day(0), day(1))}
+
+
+def test_a_day_that_a_run_is_computing_may_not_be_one_of_the_failed_ones_that_are_asked_for(tmp_path):
+    workspace = workspace_of([raw], CALENDAR, str(tmp_path))
+    with mark_running(str(tmp_path), RunningStep(raw.name, [day(0)], "the night")), pytest.raises(NothingToBuild):
+        make_plan(RebuildRequest(partitions=str(day(0)), only="failed"), workspace)

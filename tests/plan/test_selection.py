@@ -44,6 +44,8 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     named = {c for c in partitions if c[0] in selector.tables and c[1] in selector.days}
     if selector.force:
         blocked |= {c for c in named if status[c].state in NEVER}
+    if selector.force or set(selector.only) == set(STATES):
+        blocked |= {c for c in named if status[c].state == State.RUNNING}
     within = partitions if selector.downstream else named if "outdated" in selector.only else set()
     while within:
         more = {

@@ -139,6 +139,12 @@ def test_a_spent_budget_starts_nothing_new_and_lets_what_is_at_work_end(tmp_path
     assert end.stopped.kind == "budget"
 
 
+def test_a_budget_longer_than_any_time_is_never_spent(tmp_path):
+    server = chain(tmp_path)
+    end = ended(server.rebuild(server.planned(replace(OPTIONS, budget=f"{10**20}d"))))
+    assert end.ending == Ending.DONE
+
+
 def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
     server = chain(tmp_path)
     rebuild = server.rebuild(server.planned(OPTIONS))
