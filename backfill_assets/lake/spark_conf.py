@@ -24,6 +24,14 @@ class Conf(Protocol):
     def isModifiable(self, key: str, /) -> bool: ...  # noqa: N802
 
 
+class WholeConf(Conf, Protocol):
+    """The same, with all that is set in it."""
+
+    @property
+    def getAll(self) -> Mapping[str, str]: ...  # noqa: N802
+    def unset(self, key: str, /) -> None: ...
+
+
 # Resources, shuffles, joins and memory. A name that ends with a dot stands for all that begin with it.
 ALLOWED = (
     "spark.broadcast.", "spark.cores.max", "spark.databricks.delta.snapshotPartitions", "spark.default.parallelism",
@@ -74,6 +82,34 @@ def apply_conf(conf: Conf, wanted: Mapping[str, str], driver: str) -> None:
         )
     for name, value in new.items():
         conf.set(name, value)
+
+
+@contextmanager
+def refuse_changes(conf: WholeConf, table: str) -> Iterator[None]:
+    """UsageError if the code of `table`, called meanwhile, sets what rows may depend on. It is put back: the session is the
+    run's, and the rows of every table after it would depend on which tables are built together."""
+    before = _deciding_on_rows(conf)
+    try:
+        yield
+    finally:
+        after = _deciding_on_rows(conf)
+        changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+        for name in changed:
+            conf.set(name, before[name]) if name in before else conf.unset(name)
+    if changed:
+        raise UsageError(
+            f"The code of {table} sets {', '.join(f'{name}={after.get(name)}' for name in changed)}, on which rows may depend, "
+            "those of other tables of the run too. Nothing was computed, and it was put back. Take it out, and write what is "
+            "meant in the code: try_cast, a format or a time zone where a value is read."
+        )
+
+
+def _deciding_on_rows(conf: WholeConf) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in conf.getAll.items()
+        if name.startswith(DECIDES_ON_ROWS) and not is_listed(name, OF_DRIVER)
+    }
 
 
 @contextmanager

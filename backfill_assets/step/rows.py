@@ -15,6 +15,7 @@ from backfill_assets.lake.files import NO_DAY, remove, write, write_table
 from backfill_assets.lake.reading import Rows, read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
 from backfill_assets.lake.slice import DataFile, Slice
+from backfill_assets.lake.spark_conf import refuse_changes
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.small_profile import small_profiles, with_figures, without_figures
@@ -60,7 +61,8 @@ def compute_days(
     Rows that are kept (merge, append_once) are those of the table at `version`, which are known to be as they were accepted.
     """
     folder, column = workspace.lake.path(table.name), table.partition_by
-    new, size = new_rows(table, days, read)
+    with refuse_changes(spark.conf, table.name):
+        new, size = new_rows(table, days, read)
     faults = schema_mismatches(new.schema, schema_of(spark, table.columns))
     if faults:
         yield Computed(new, FileCommit(folder, column, [], ""), faults)

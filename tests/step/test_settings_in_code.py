@@ -1,0 +1,53 @@
+"""A table's code and the settings of the session, which is the run's: what one table sets, no other may be computed with."""
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets import Landing, table
+from backfill_assets.errors import UsageError
+from backfill_assets.tables.declaration import Table
+from tests.deliveries import day, days
+from tests.world import World
+
+
+def setting(*changes: tuple[str, str], raising: bool = False) -> Table:
+    """A table of numbers, whose code changes these settings."""
+
+    @table(
+        "raw/setting", partition_by="day", columns="day DATE, n BIGINT", version="1", reads={"lines": Landing("outage_events")}
+    )
+    def numbers(lines):
+        for name, value in changes:
+            lines.sparkSession.conf.set(name, value)
+        if raising:
+            raise ValueError("of the code")
+        return lines.select(F.col("arrival_day").alias("day"), F.col("line").cast("BIGINT").alias("n"))
+
+    return numbers
+
+
+@pytest.mark.parametrize(
+    ("change", "raising", "error"),
+    [
+        pytest.param(("spark.sql.ansi.enabled", "false"), False, "sets spark.sql.ansi.enabled=false, on which", id="one"),
+        pytest.param(("spark.sql.legacy.charVarcharAsString", "true"), False, "charVarcharAsString=true", id="one not fixed"),
+        pytest.param(("spark.sql.ansi.enabled", "false"), True, "of the code", id="one before the code fails"),
+    ],
+)
+def test_a_setting_that_rows_may_depend_on_is_refused_and_put_back(world: World, change, raising, error):
+    """Without ANSI, `x` would be a null number, here and in every table after this one."""
+    world.write(day(0), ["1", "x"])
+    conf = world.spark().conf
+    before = conf.getAll
+    with pytest.raises((UsageError, ValueError), match=error):
+        world.run(days(0), setting(change, raising=raising))
+    assert (conf.getAll, world.lake.version("raw/setting")) == (before, -1)
+
+
+def test_how_rows_are_computed_is_the_codes_to_choose(world: World):
+    world.write(day(0), ["1", "2"])
+    conf, name = world.spark().conf, "spark.sql.shuffle.partitions"
+    before = conf.get(name) or "4"
+    (build,) = world.run(days(0), setting((name, "3")))["raw/setting"].built
+    conf.set(name, before)
+    assert (build.outcome, build.rows) == ("accepted", 2)
