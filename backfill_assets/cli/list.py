@@ -1,6 +1,7 @@
 """`backfill list`: the plans of this lake, and the runs and backfills of tables that were launched without a plan."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,13 @@ from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.plan.events import in_words
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import DISCARDED, OF_LIVE, PLANNED, Plans
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
 LAUNCHED_SHOWN = 100
+# The states in which a plan that builds in a shadow has none, or has given it to live.
+NO_SHADOW = (PLANNED, *OF_LIVE, DISCARDED)
 # Dagster's names of what a backfill has come to; its others are words already.
 STATUSES = {"completed_success": "completed", "completed_failed": "completed, some failed"}
 
@@ -56,7 +59,12 @@ def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
         plan = plans.read(plan_id)
     except BackfillError as error:  # a plan that cannot be read must not hide the others
         return row | {"days": "", "tables": [], "reason": str(error).split(". ")[0]}
-    return row | {"days": _span(plan), "tables": list(plan.reasons), "reason": plan.options.reason}
+    return row | {"days": _span(plan), "tables": list(plan.reasons), "reason": plan.options.reason, "into": plan.options.into}
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    in_shadow = row.get("into") == "shadow" and row["state"] not in NO_SHADOW
+    return f"{in_words(row['state'])}, in its shadow" if in_shadow else in_words(row["state"])
 
 
 def _span(plan: Plan) -> str:
@@ -80,7 +88,7 @@ def _launched(launched: Launched) -> dict[str, Any]:
 def show(console: Console, plans: list[dict[str, Any]], launched: list[dict[str, Any]], unavailable: str) -> None:
     table = Table("plan", "state", "started (UTC)", "who", "days", "tables", "reason")
     for plan in plans:
-        row = plan | {"tables": str(len(plan["tables"])), "state": in_words(plan["state"])}
+        row = plan | {"tables": str(len(plan["tables"])), "state": _state(plan)}
         table.add_row(*(row[name] for name in ("plan", "state", "started", "who", "days", "tables", "reason")))
     console.print(table if plans else "There is no plan here yet: `backfill plan` makes one.")
     without_plan = [each for each in launched if not each["plan"]]

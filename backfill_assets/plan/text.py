@@ -32,13 +32,15 @@ def _why(reasons: Mapping[str, str]) -> str:
 
 
 def chunk_lines(plan: Plan) -> Iterator[str]:
-    """A line for each chunk, in order."""
+    """A line for each chunk, in order, and where they are built, if not in live."""
     for n, chunk in enumerate(plan.chunks[:CHUNKS_SHOWN]):
         canary = " (canary)" if n == 0 and plan.options.canary and len(plan.chunks) > 1 else ""
         days = sorted({day for _, day in chunk.partitions()})
         yield f"chunk {n + 1}{canary}: {len(chunk.partitions())} partitions, {days[0]}..{days[-1]}"
     if len(plan.chunks) > CHUNKS_SHOWN:
         yield f"and {len(plan.chunks) - CHUNKS_SHOWN} more chunks"
+    if plan.is_shadow:
+        yield "In a shadow: no reader sees these days until they are published. --into live writes them at once."
 
 
 def blocked_lines(selection: Selection) -> Iterator[str]:

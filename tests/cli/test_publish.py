@@ -50,6 +50,15 @@ def test_a_verified_plan_is_published_and_what_readers_get_is_said(site, plan, t
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 7}
 
 
+def test_the_list_says_where_a_plan_is(site, plan, tmp_path):
+    def listed() -> str:
+        return " ".join(backfill("list", home=tmp_path, landing=tmp_path).stdout.split())
+
+    assert f"│ {plan.id} │ done, in its shadow │" in listed()
+    backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
+    assert f"│ {plan.id} │ published │" in listed()
+
+
 def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp_path):
     values = json.loads(
         backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path).stdout
