@@ -50,14 +50,21 @@ class Step:
     def run(self, days: Sequence[date]) -> StepResult:
         """Build those of `days` that are due. What raises here concerns the whole step, never a single day's rows.
 
-        If an input is built again meanwhile, what was computed from it is dropped, and the step starts again.
+        If an input is built again meanwhile, what was computed from it is dropped, and the step starts again. Days outside the
+        calendar, which may have become shorter since the run was launched, are blocked: of their inputs only a part would be
+        read.
         """
-        first = self.table.first_day
+        first, calendar = self.table.first_day, self.workspace.calendar
         of_table = sorted({day for day in days if first is None or day >= first})  # before, the table has no days
+        result = self._run_again(within := calendar.clip(of_table))
+        why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
+        return replace(result, blocked={**result.blocked, **dict.fromkeys(set(of_table).difference(within), why)})
+
+    def _run_again(self, days: Sequence[date]) -> StepResult:
         for _ in range(TRIES - 1):
             with suppress(InputsChanged):
-                return self._run(of_table)
-        return self._run(of_table)
+                return self._run(days)
+        return self._run(days)
 
     def _run(self, days: Sequence[date]) -> StepResult:
         table, request, lake = self.table, self.request, self.workspace.lake

@@ -8,7 +8,7 @@ from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
 from tests.deliveries import change, day, days
-from tests.world import OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.world import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, World
 
 LANDED = [REJECTED, RAW]
 FILE = "outage_events/year=2019/month=08/day=16/events.jsonl"
@@ -152,3 +152,12 @@ def test_rows_without_a_day_fail_the_days_that_are_computed_with_them_and_are_co
     assert [b.day for b in failed] == days(1, 2)
     assert "row(s) have no day: arrival_day is null" in failed[0].message
     assert built.rows(UPDATES) == before
+
+
+def test_a_day_outside_the_calendar_is_not_computed_from_the_part_of_its_inputs_that_is_within(built):
+    """The calendar has become shorter since the run was launched."""
+    shorter, before = replace(built, calendar=Calendar(FOUR[0], FOUR[2])), built.rows(HISTORY)
+    result = shorter.run(FOUR, [HISTORY], run="queued before", force=True)[HISTORY]
+    assert [(build.day, build.outcome) for build in result.built] == [(at, "unchanged") for at in FOUR[:3]]
+    assert result.blocked == {FOUR[3]: f"it is outside the calendar, which runs from {FOUR[0]} to {FOUR[2]}"}
+    assert built.rows(HISTORY) == before
