@@ -20,8 +20,10 @@ from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, Stru
 from backfill_assets.quality.day import DayProfile
 
 SAMPLE_SIZE = 20
+TEXTS = "array<string>"  # of samples: dates and numbers are kept as texts too
 ROWS_SHOWN = 5
 LONGEST_SHOWN = 300  # characters of one value
+COLUMNS_SHOWN = 60
 COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
 # By itself Spark writes times as JSON to the millisecond only.
 WHOLE_TIMES = {
@@ -114,7 +116,7 @@ def _totals(rows: DataFrame, expressions: Iterable[str]) -> list[Column]:
 
 def _samples(rows: DataFrame, day: str, sql: str) -> dict[date, list[str]]:
     """Of each day, up to 20 of the distinct values of an array expression, in order."""
-    values = rows.select(F.col(day).alias("day"), F.explode(F.expr(sql)).alias("value")).distinct()
+    values = rows.select(F.col(day).alias("day"), F.explode(F.expr(sql).cast(TEXTS)).alias("value")).distinct()
     first = values.groupBy("day").agg(F.slice(F.array_sort(F.collect_list("value")), 1, SAMPLE_SIZE).alias("first"))
     return {row.day: [shortened(value) for value in row["first"]] for row in first.collect()}
 
@@ -161,9 +163,15 @@ def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], c
     else:
         offending = offending.where(condition)
     shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
-    return [
-        json.dumps({name: shortened(value) for name, value in json.loads(row.row).items()}, ensure_ascii=False) for row in shown
-    ]
+    return [_as_text(json.loads(row.row), [day, *key]) for row in shown]
+
+
+def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
+    """A row as JSON; of a wide one the key and the first columns."""
+    ordered = {**{name: row[name] for name in key if name in row}, **row}
+    values = {name: shortened(value) for name, value in list(ordered.items())[:COLUMNS_SHOWN]}
+    more = {"...": f"{len(row) - COLUMNS_SHOWN} more columns"} if len(row) > COLUMNS_SHOWN else {}
+    return json.dumps(values | more, ensure_ascii=False)
 
 
 def shortened(value: Any) -> Any:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.profile import SAMPLE_SIZE, fingerprint, row_hash, shortened
+from backfill_assets.quality.profile import SAMPLE_SIZE, TEXTS, fingerprint, row_hash, shortened
 
 HASH, MEASURE, SAMPLE = "__hash", "__measure", "__sample"
 
@@ -28,7 +28,7 @@ def with_figures(rows: DataFrame, *, measures: Mapping[str, str], samples: Mappi
         "*",
         row_hash(rows.schema).alias(HASH),
         *[F.expr(sql).alias(f"{MEASURE}{n}") for n, sql in enumerate(measures.values())],
-        *[F.expr(sql).alias(f"{SAMPLE}{n}") for n, sql in enumerate(samples.values())],
+        *[F.expr(sql).cast(TEXTS).alias(f"{SAMPLE}{n}") for n, sql in enumerate(samples.values())],
     )
 
 

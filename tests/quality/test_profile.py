@@ -11,10 +11,12 @@ from collections.abc import Hashable
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from backfill_assets.quality.day import EMPTY_DAY
 from backfill_assets.quality.profile import (
+    COLUMNS_SHOWN,
     SAMPLE_SIZE,
     DayProfile,
     offending_rows,
@@ -187,6 +189,13 @@ def test_rows_whose_key_repeats_are_shown_by_key(keyed):
 )
 def test_no_more_than_five_rows_are_shown(keyed, condition, shown):
     assert len(at_fault(keyed, condition)) == shown
+
+
+def test_a_wide_row_is_shown_by_its_key_and_its_first_columns(keyed):
+    wide = keyed.select("*", *[expr(f"'x' AS c{n}") for n in range(500)]).withColumnRenamed("c499", "last")
+    (row,) = [json.loads(each) for each in offending_rows(wide, day="day", on=day(1), key=["last"], condition="k = 'a'")]
+    assert list(row) == ["day", "last", "k", "i", "v", *[f"c{n}" for n in range(COLUMNS_SHOWN - 5)], "..."]
+    assert row["..."] == f"{504 - COLUMNS_SHOWN} more columns"
 
 
 def test_columns_that_differ_from_the_declared_ones_are_named(spark):

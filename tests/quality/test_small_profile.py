@@ -16,7 +16,7 @@ def test_it_is_what_spark_computes_for_rows_of_any_kind(spark):
     other = next(name for name in rows.columns if name != "day")
     about = "day"
     measures = {"nulls": f"CAST(`{other}` IS NULL AS INT)"}
-    samples = {"days": "array(CAST(day AS STRING))"}
+    samples = {"days": "array(CAST(day AS STRING))", "dates": "array(day, NULL)", "numbers": "array(n, 1.5BD)"}
     expected = profiles(rows, day="day", about=about, measures=measures, samples=samples)
     for day, count in repeated_keys(rows, day="day", key=[other]).items():
         expected[day] = replace(expected[day], repeated_keys=count)
