@@ -1,5 +1,6 @@
 """What goes wrong in the middle of a plan, on real servers: nothing is done twice, and the plan comes to its end."""
 
+import json
 import os
 import shutil
 import signal
@@ -114,6 +115,32 @@ def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_w
         station.ask(questions.RELOAD, location=BUNDLED)
     assert f"Plan {plan}: done" in station.backfill("resume", plan)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
+
+
+def test_a_day_that_breaks_a_new_rule_is_refused_by_an_audit_and_by_a_rebuild_and_its_rows_stay(station: Station):
+    rows = {build.day: build.rows for build in station.builds() if build.table == RAW and build.succeeded}
+    most, version = max(rows.values()) - 1, station.lake.version(RAW)
+    refused = [day for day in DAYS if rows[day] > most]
+    source = station.project / "backfill_assets" / "datasets" / "outages" / "raw.py"
+    before, named = source.read_text(), ("--partitions", f"{FIRST}..{LAST}", "--target", RAW)
+    stricter = before.replace("import has_rows, ", "import has_rows, rows_between, ")
+    stricter = stricter.replace("        has_rows(),\n", f"        has_rows(),\n        rows_between(at_most={most}),\n")
+    try:
+        source.write_text(stricter)
+        assert station.ask(questions.RELOAD, location=BUNDLED)["loadStatus"] == "LOADED"
+        (audited,) = json.loads(station.backfill("audit", *named, "--json", code=1).splitlines()[-1])["tables"].values()
+        message = f"rows_between: {most + 1:,} rows; at least 0, at most {most:,} promised"
+        assert audited == {
+            "days": len(DAYS), "passed": len(DAYS) - len(refused), "not_judged": 0,
+            "failed": {str(day): message for day in refused},
+        }  # fmt: skip
+        assert station.verdicts(RAW, "rows_between") == {str(day): day not in refused for day in DAYS}
+        assert f"refused by an audit: {message}" in station.backfill("status", "--why", RAW, str(refused[0]))
+        assert message in station.backfill("run", *named, "--force", "--canary", "0", "--reason", "a new rule", code=1)
+    finally:
+        source.write_text(before)
+        station.ask(questions.RELOAD, location=BUNDLED)
+    assert station.lake.version(RAW) == version
 
 
 def changed_body(source: str) -> str:
