@@ -1,12 +1,18 @@
 """A table's code and the settings of the session, which is the run's: what one table sets, no other may be computed with."""
 
+from dataclasses import replace
+
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Landing, table
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.session import session_conf
+from backfill_assets.settings import read_settings
 from backfill_assets.tables.declaration import Table
 from tests.deliveries import day, days
+from tests.suite import connect
 from tests.world import World
 
 
@@ -42,6 +48,22 @@ def test_a_setting_that_rows_may_depend_on_is_refused_and_put_back(world: World,
     with pytest.raises((UsageError, ValueError), match=error):
         world.run(days(0), setting(change, raising=raising))
     assert (conf.getAll, world.lake.version("raw/setting")) == (before, -1)
+
+
+def test_what_delta_sets_in_a_session_that_is_new_is_not_the_codes(world: World):
+    """Delta changes settings of a session when Spark first analyses a query in it: here, while the code is called."""
+    world.write(day(0), ["1", "2"])
+    session = SparkSession.builder.config(map={**session_conf(read_settings(spark_remote=connect()))}).create()
+    before, numbers = session.conf.getAll, setting()
+
+    def analysing(lines):
+        assert "line" in lines.columns
+        return numbers.compute(lines)
+
+    fresh = replace(world, spark=lambda: session)
+    (build,) = fresh.run(days(0), replace(numbers, compute=analysing))["raw/setting"].built
+    assert {name for name, value in session.conf.getAll.items() if before.get(name) != value}  # else it shows nothing
+    assert (build.outcome, build.rows) == ("accepted", 2)
 
 
 def test_how_rows_are_computed_is_the_codes_to_choose(world: World):
