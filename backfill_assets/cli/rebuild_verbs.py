@@ -53,6 +53,14 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
 
 
 @app.command()
+def reload() -> None:
+    """Let the running servers load the project's code again, after an edit; nothing is rebuilt by that."""
+    from backfill_assets.cli.reload import run
+
+    raise typer.Exit(run())
+
+
+@app.command()
 def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
     """Cancel a plan: terminate its runs and launch nothing more of it; days that are built stay."""
     from backfill_assets.cli.cancel import run

@@ -90,7 +90,7 @@ class Dagster:
         if not tables:  # while it starts, while its code server is restarted, or after the code failed to load
             raise ServiceUnavailable(
                 f"The webserver at {self.url} has no tables loaded. Nothing was launched. Wait for it to start. If the "
-                f"code did not load, correct it, then press Reload at {self.url}/locations."
+                f"code did not load, correct it, then press Reload at {self.url}/locations, or type `backfill reload`."
             )
         return {name_of(node["assetKey"]): node for node in tables}
 

@@ -134,3 +134,16 @@ RUNNING = """{
     ... on PythonError { message }
   }
 }"""
+
+RELOAD = """mutation ($location: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $location) {
+    __typename
+    ... on WorkspaceLocationEntry {
+      loadStatus locationOrLoadError { __typename ... on RepositoryLocation { name } ... on PythonError { message } }
+    }
+    ... on ReloadNotSupported { message }
+    ... on RepositoryLocationNotFound { message }
+    ... on UnauthorizedError { message }
+    ... on PythonError { message }
+  }
+}"""

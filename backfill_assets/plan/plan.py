@@ -92,7 +92,7 @@ class Plan:
         changed = [f"{name} (planned {code}, now {now[name]})" for name, code in self.code.items() if now[name] != code]
         if changed:
             go_on = f"`backfill resume {self.id}`" if loaded_by else f"`backfill run {self.id}`"
-            reload = f"If the files are right, press Reload at {loaded_by}/locations, then {go_on}. Else bring"
+            reload = f"If the files are right, `backfill reload` (or Reload at {loaded_by}/locations), then {go_on}. Else bring"
             raise UsageError(
                 f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
                 f"{reload if loaded_by else 'Bring'} the planned code back and {go_on}; or `backfill cancel {self.id}`, then "

@@ -69,19 +69,6 @@ MESSAGES = """query ($run: ID!) {
   }
 }"""
 
-RELOAD = """mutation ($location: String!) {
-  reloadRepositoryLocation(repositoryLocationName: $location) {
-    __typename
-    ... on WorkspaceLocationEntry {
-      loadStatus locationOrLoadError { __typename ... on RepositoryLocation { name } ... on PythonError { message } }
-    }
-    ... on ReloadNotSupported { message }
-    ... on RepositoryLocationNotFound { message }
-    ... on UnauthorizedError { message }
-    ... on PythonError { message }
-  }
-}"""
-
 PLACES = """{
   instance {
     concurrencyLimits { concurrencyKey claimedSlots { runId stepKey } pendingSteps { runId stepKey } }

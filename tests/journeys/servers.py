@@ -83,8 +83,14 @@ class Up:
 def station_on(home: Path, last: date, project: Path = PROJECT, *, own_engine: bool = True) -> Iterator[Station]:
     """Servers on a new lake, whose landing area has the sample's days from the first to `last`."""
     deliver(home / "landing", between(FIRST, last))
+    with servers_of(home, environment(home, last, project, own_engine=own_engine), project) as station:
+        yield station
+
+
+@contextmanager
+def servers_of(home: Path, env: Mapping[str, str], project: Path = PROJECT) -> Iterator[Station]:
+    """Servers on a home without Dagster's folder yet; its lake and landing area may be there already."""
     with_databases(home)
-    env = environment(home, last, project, own_engine=own_engine)
     up = Up(home, project, env)
     try:
         up.start()
@@ -94,6 +100,15 @@ def station_on(home: Path, last: date, project: Path = PROJECT, *, own_engine: b
         if up.process and up.process.poll() is None:  # a test failed: its own children must not outlive it either
             up.process.terminate()
             up.process.wait(timeout=90)
+
+
+def project_copy(folder: Path) -> Path:
+    """A copy of this project in `folder`, whose code may be changed while servers run on it."""
+    project = folder / "project"
+    shutil.copytree(PROJECT / "backfill_assets", project / "backfill_assets")
+    for name in ("workspace.yaml", "dagster.yaml"):
+        shutil.copy(PROJECT / name, project / name)
+    return project
 
 
 def with_databases(home: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from collections import Counter
 from datetime import date
@@ -12,10 +11,10 @@ from subprocess import Popen
 import pytest
 
 from backfill_assets.calendar import Calendar, between
+from backfill_assets.dagster_client.reload import reload
 from backfill_assets.plan.store import Plans
 from backfill_assets.pyproject import BUNDLED
-from tests.journeys import questions
-from tests.journeys.servers import PROJECT, station_on
+from tests.journeys.servers import project_copy, station_on
 from tests.journeys.station import FIRST, Station, ended, eventually
 from tests.world import RAW, REJECTED, World
 
@@ -32,11 +31,7 @@ CHUNKS = (
 def station(tmp_path_factory, spark):
     """Servers on a copy of the project, whose code may be changed; no test here is about their engine."""
     home = tmp_path_factory.mktemp("faults")
-    project = home / "project"
-    shutil.copytree(PROJECT / "backfill_assets", project / "backfill_assets")
-    for name in ("workspace.yaml", "dagster.yaml"):
-        shutil.copy(PROJECT / name, project / name)
-    with station_on(home, LAST, project, own_engine=False) as found:
+    with station_on(home, LAST, project_copy(home), own_engine=False) as found:
         # What is forced below is there; no server is needed for that.
         World(home / "lake", found.landing, lambda: spark, Calendar(FIRST, LAST)).run(DAYS, [REJECTED, RAW])
         yield found
@@ -105,14 +100,14 @@ def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_w
     changed = changed_body(before)
     try:
         source.write_text(changed)
-        assert station.ask(questions.RELOAD, location=BUNDLED)["loadStatus"] == "LOADED"
+        reload(station.dagster, BUNDLED)
         printed = ended(command, 1)
         assert f"The code is not the one that plan {plan} was made for: {RAW} (planned " in printed
         assert len(built_by(station, plan)) < len(DAYS)
         assert f"plan {plan} was made for: {RAW}" in station.backfill("resume", plan, code=2)
     finally:
         source.write_text(before)
-        station.ask(questions.RELOAD, location=BUNDLED)
+        reload(station.dagster, BUNDLED)
     assert f"Plan {plan}: done" in station.backfill("resume", plan)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
 

@@ -154,7 +154,7 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
             server.code = {B.name: "2"}
     assert end.ending == Ending.REFUSED
     assert end.stopped
-    assert "raw/b (planned 1, now 2). Nothing was read or written. If the files are right, press Reload at" in end.stopped.why
+    assert "raw/b (planned 1, now 2). Nothing was read or written. If the files are right, `backfill reload`" in end.stopped.why
     assert len(server.launched) == 2
 
 

@@ -1,0 +1,57 @@
+"""Reloading a code location: what the webserver answers, and what is said of it. The transport is a function."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.reload import reload
+from backfill_assets.errors import AnswerLost, UsageError
+
+
+def answering(entry: dict[str, Any]) -> Dagster:
+    """A webserver that answers so when it is asked to load the location `shop` again."""
+
+    def transport(request: httpx.Request) -> httpx.Response:
+        assert json.loads(request.content)["variables"] == {"location": "shop"}
+        return httpx.Response(200, json={"data": {"reloadRepositoryLocation": entry}})
+
+    return Dagster("http://dagster", transport=httpx.MockTransport(transport))
+
+
+def loaded(result: dict[str, Any] | None) -> dict[str, Any]:
+    return {"__typename": "WorkspaceLocationEntry", "loadStatus": "LOADED", "locationOrLoadError": result}
+
+
+def test_a_location_that_was_loaded_is_enough():
+    reload(answering(loaded({"__typename": "RepositoryLocation", "name": "shop"})), "shop")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        pytest.param(
+            loaded({"__typename": "PythonError", "message": "NameError: name 'F' is not defined"}),
+            "NameError: name 'F' is not defined",
+            id="its code does not load",
+        ),
+        pytest.param(
+            {"__typename": "RepositoryLocationNotFound", "message": "Location shop does not exist."},
+            "Location shop does not exist",
+            id="there is no such location",
+        ),
+        pytest.param(loaded(None), "it is still being loaded", id="it takes longer"),
+    ],
+)
+def test_one_that_was_not_is_refused_in_the_servers_words_and_says_what_to_do(entry, said):
+    with pytest.raises(UsageError, match="The code location shop was not loaded again: ") as refused:
+        reload(answering(entry), "shop")
+    assert said in str(refused.value)
+    assert "See http://dagster/locations" in str(refused.value)
+
+
+def test_a_server_that_fails_to_answer_leaves_it_open():
+    with pytest.raises(AnswerLost, match="database is locked"):
+        reload(answering({"__typename": "PythonError", "message": "database is locked"}), "shop")
