@@ -32,7 +32,8 @@ def run(plan_id: str, accept: Sequence[str], *, reason: str, as_json: bool) -> i
     if as_json:
         print(json.dumps(json.loads(contents(verdict)) | {"exit_code": code}))
         return code
-    terminal().print(terminal_table(verdict))
+    # Who accepts lines has seen the others.
+    terminal().print(terminal_table(verdict, with_passed=not accept))
     for line in ending_lines(verdict):
         terminal().print(line)
     return code

@@ -7,9 +7,9 @@ from rich.text import Text
 
 from backfill_assets.calendar import ranges
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.verify.checklist import Line, Outcome, Result, Verdict
+from backfill_assets.verify.checklist import Line, Outcome, Verdict
 
-UNDECIDED_SHOWN = 3
+SHOWN = 3
 COLUMNS = ("check", "outcome", "figures")
 STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
 
@@ -19,12 +19,15 @@ def rows(verdict: Verdict) -> list[tuple[str, str, str]]:
     return [(line.name, _outcome(verdict, line), _figures(verdict, line)) for line in verdict.lines]
 
 
-def terminal_table(verdict: Verdict) -> Table:
-    """The same for a terminal; figures are wrapped, never cut off, and brackets in them are no markup."""
+def terminal_table(verdict: Verdict, *, with_passed: bool = True) -> Table:
+    """The same for a terminal, without the lines that passed if so asked; figures are wrapped, never cut off, and brackets in
+    them are no markup."""
     table = Table(title=f"plan {verdict.plan}: {verdict.result}")
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
     for line, row in zip(verdict.lines, rows(verdict), strict=True):
+        if line.outcome == Outcome.PASSED and not with_passed:
+            continue
         style = STYLES.get(Outcome.PASSED if line.name in verdict.accepted else line.outcome, "")
         table.add_row(*map(Text, row), style=style if line.outcome != Outcome.PASSED else "")
     return table
@@ -42,13 +45,18 @@ def ending_lines(verdict: Verdict) -> Iterator[str]:
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
     if verdict.passed:
         yield f"Publish it: `backfill publish {verdict.plan}`."
-    if verdict.result == Result.FAILED:
+    failed = [line for line in verdict.lines if line.outcome == Outcome.FAILED]
+    for line in failed[:SHOWN]:
+        yield f"Failed: {line.name}: {_figures(verdict, line)}"
+    if len(failed) > SHOWN:
+        yield f"And {len(failed) - SHOWN} more failed."
+    if failed:
         yield "What failed is mended and built again, not accepted."
     undecided = [line.name for line in verdict.undecided()]
-    for name in undecided[:UNDECIDED_SHOWN]:
+    for name in undecided[:SHOWN]:
         yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'
-    if len(undecided) > UNDECIDED_SHOWN:
-        yield f"And {len(undecided) - UNDECIDED_SHOWN} more; a pattern accepts several, as --accept 'drift raw/*'."
+    if len(undecided) > SHOWN:
+        yield f"And {len(undecided) - SHOWN} more; a pattern accepts several, as --accept 'drift raw/*'."
 
 
 def _outcome(verdict: Verdict, line: Line) -> str:

@@ -98,9 +98,9 @@ def test_a_table_that_live_does_not_have_yet_is_compared_with_nothing():
     assert set(found.values()) == {"passed", "skipped"}
 
 
-def shown(of: Verdict) -> str:
+def shown(of: Verdict, *, with_passed: bool = True) -> str:
     out = io.StringIO()
-    Console(file=out, width=120).print(terminal_table(of))
+    Console(file=out, width=120).print(terminal_table(of, with_passed=with_passed))
     return out.getvalue()
 
 
@@ -113,6 +113,8 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
     ]
     accepted = found.accept(f"drift {TABLE}.n", who="ada", reason="ten [were] forgotten", at=NOON)
     assert "Accepted by ada: ten [were] forgotten" in " ".join(shown(accepted).replace("│", " ").split())
+    assert [f"row counts {TABLE}" in shown(accepted, with_passed=each) for each in (True, False)] == [True, False]
+    assert f"drift {TABLE}.n" in shown(accepted, with_passed=False)
     (line,) = [line for line in markdown(accepted).splitlines() if f"drift {TABLE}.n" in line]
     assert line.startswith(f"| drift {TABLE}.n | accepted | stability index ")
     assert "Plan p1: passed" in markdown(accepted)
@@ -121,5 +123,6 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
 def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
     found = verdict(declared(), last=builds(0))
     assert f"| days built {TABLE} | failed | 1 of 2 days built; not built: {day(1)} ({day(1)}) |" in markdown(found)
+    assert f"Failed: days built {TABLE}: 1 of 2 days built; not built: {day(1)} ({day(1)})" in markdown(found)
     assert "What failed is mended and built again, not accepted." in markdown(found)
     assert found.lines[0].outcome == Outcome.FAILED
