@@ -12,12 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.datasets.outages.raw import outage_events
 from backfill_assets.quality.rules import has_rows, no_nulls, rows_within, unique_key, unparsed_at_most
+from backfill_assets.quality.thresholds import ANOTHER_POPULATION, DriftThresholds
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.windows import same_day, window
 
 # Days after an event day: until when its rows are placed, and when it is first called complete.
 HORIZON, WATERMARK = 14, 2
 UNPARSED_SHARE = 0.05
+# Features count the customers of outages: a rebuild that changes them is a person's decision, and one after which they are
+# another population is a mistake.
+CUSTOMERS = DriftThresholds(warn=0.01, fail=ANOTHER_POPULATION)
 
 TIMES = {
     "started_at": "outageStartTime",
@@ -132,6 +136,7 @@ STATE = (
         rows_within(0.05, 20.0),
     ],
     descriptions=OF_COLUMNS,
+    drift={"customers": CUSTOMERS},
 )
 def outages(updates: DataFrame) -> DataFrame:
     """One row per outage and the day it began: the last state known."""

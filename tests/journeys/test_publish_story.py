@@ -1,0 +1,217 @@
+"""A wrong rule, rebuilt unseen, never gets to a reader; mended, it does; and it is taken back, without the night in between.
+
+On real servers, whose project is a copy that is edited while they run. The lake begins as the demo left it, with all 60 days.
+"""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+import backfill_assets
+from backfill_assets.calendar import between
+from backfill_assets.dagster_client import documents
+from backfill_assets.dagster_client.reload import reload
+from backfill_assets.datasets.outages.sample import LAST_DAY
+from backfill_assets.lake.releases import Releases
+from backfill_assets.pyproject import BUNDLED
+from backfill_assets.verify.checklist import Outcome
+from backfill_assets.verify.verdicts import Verdicts
+from tests.journeys.servers import environment, project_copy, servers_of
+from tests.journeys.station import FIRST, Station, eventually
+from tests.world import DAILY, HISTORY, OUTAGES, World, differing_days
+
+MONTH = list(between(FIRST, date(2019, 9, 14)))
+# The horizon before it ends after the month: no row of the night is about a day of the plan.
+NIGHT = LAST_DAY + timedelta(days=1)
+HORIZON = list(between(NIGHT - timedelta(days=14), NIGHT))
+TABLES = (OUTAGES, DAILY, HISTORY)
+
+RULE = "return last_state(updates.where(PLACED))"
+# The customers of an outage are to be the most that it ever had, and not those that were left at its end.
+WRONG = f'{RULE}.withColumn("customers", F.expr("int(peak_customers * updates)"))'
+RIGHT = f'{RULE}.withColumn("customers", F.col("peak_customers"))'
+# What the tables of the month hold by the right rule, computed by DuckDB from what they held before.
+BY_THE_RIGHT_RULE = {
+    OUTAGES: "SELECT * REPLACE (peak_customers AS customers) FROM before",
+    DAILY: "SELECT * REPLACE (peak_customers AS customers, (sum(peak_customers) OVER week)::BIGINT AS customers_7d) "
+    "FROM before WINDOW week AS (PARTITION BY region ORDER BY outage_day RANGE INTERVAL 6 DAYS PRECEDING)",
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    """The tables of live, read without the code under test: rows, and the data files."""
+
+    rows: dict[str, pa.Table]
+    files: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, station: Station) -> "Live":
+        tables = {name: DeltaTable(station.lake.path(name)) for name in TABLES}
+        files = {name: sorted(table.file_uris()) for name, table in tables.items()}
+        return cls({name: table.to_pyarrow_table() for name, table in tables.items()}, files)
+
+
+def differing(one: dict[str, pa.Table], other: dict[str, pa.Table]) -> dict[str, set[date]]:
+    """By table, the days of which rows differ; tables without one are left out."""
+    return {name: days for name in one if (days := differing_days(one[name], other[name], "outage_day"))}
+
+
+def read_by(channel: str) -> dict[str, pa.Table]:
+    """What readers of a channel get."""
+    return {name: backfill_assets.read(name, channel=channel).to_table() for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def station(tmp_path_factory: pytest.TempPathFactory, sixty: World) -> Iterator[Station]:
+    home = tmp_path_factory.mktemp("story")
+    sixty.copied(home)
+    project = project_copy(home)
+    with (
+        servers_of(home, environment(home, NIGHT, project, own_engine=False), project) as servers,
+        pytest.MonkeyPatch.context() as settings,
+    ):
+        settings.setenv("BACKFILL_LAKE", str(home / "lake"))  # where this process reads releases
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def before(station: Station) -> Live:
+    return Live.of(station)
+
+
+def edit(station: Station, new: str) -> None:
+    """Give staging/outages another rule, and let the running servers load it."""
+    source = station.project / "backfill_assets" / "datasets" / "outages" / "staging.py"
+    text, count = re.subn(rf"{re.escape(RULE)}.*", new, source.read_text())
+    assert count == 1
+    source.write_text(text)
+    reload(station.dagster, BUNDLED)
+
+
+def rebuild(station: Station) -> str:
+    """Build the month by the rule as it is, in a shadow; the plan's id."""
+    days = f"{MONTH[0]}..{MONTH[-1]}"
+    flags = ("--target", f"{OUTAGES}+", "--force", "--into", "shadow", "--canary", "0", "--reason", "customers at the peak")
+    return str(station.asked_json("run", "--partitions", days, *flags, "--yes")["plan"])
+
+
+def lines(station: Station, plan: str, outcome: Outcome) -> list[str]:
+    """The lines of the plan's newest verdict that came to this."""
+    verdict = Verdicts(station.lake.root).newest(plan)
+    assert verdict
+    return [line.name for line in verdict.lines if line.outcome == outcome]
+
+
+@pytest.fixture(scope="module")
+def wrong(station: Station, before: Live) -> str:
+    edit(station, WRONG)
+    return rebuild(station)
+
+
+def test_a_wrong_rule_fails_the_checklist_by_name_and_is_neither_accepted_nor_published(station, before, wrong):
+    printed = station.backfill("verify", wrong, code=1)
+    assert f"Plan {wrong}: failed" in printed
+    failed = lines(station, wrong, Outcome.FAILED)
+    assert failed == [f"drift {OUTAGES}.customers"]
+    accepted = station.backfill("verify", wrong, "--accept", failed[0], "--reason", "it looks right", code=2)
+    assert "Nothing was accepted" in accepted
+    refused = station.backfill("publish", wrong, code=4)
+    assert f"{failed[0]} (" in refused
+    assert "Nothing was published." in refused
+    assert Live.of(station).files == before.files
+
+
+@pytest.fixture(scope="module")
+def candidate(station: Station, wrong: str) -> str:
+    """The plan of the mended rule, which readers of `candidate` get."""
+    station.backfill("discard", wrong, "--yes", "--reason", "customers were counted once an update")
+    edit(station, RIGHT)
+    plan = rebuild(station)
+    assert f"Plan {plan}: needs a decision" in station.backfill("verify", plan, code=1)
+    undecided = lines(station, plan, Outcome.DECISION)
+    assert f"drift {OUTAGES}.customers" in undecided
+    accept = [word for name in undecided for word in ("--accept", name)]
+    assert ": passed (" in station.backfill("verify", plan, *accept, "--reason", "crews restore step by step")
+    station.backfill("publish", plan, "--channel", "candidate")
+    return plan
+
+
+@pytest.fixture(scope="module")
+def published(station: Station, candidate: str) -> Live:
+    return Live.of(station)
+
+
+def test_readers_of_candidate_get_the_mended_month_and_those_of_stable_what_they_had(station, before, published):
+    assert differing(read_by("stable"), before.rows) == {}
+    assert differing(read_by("candidate"), published.rows) == {}
+    rebuilt = differing(before.rows, published.rows)
+    assert rebuilt[OUTAGES] <= set(MONTH)
+    assert len(rebuilt[OUTAGES]) > 20
+    for name, rule in BY_THE_RIGHT_RULE.items():
+        with duckdb.connect() as database:
+            expected = database.register("before", before.rows[name]).sql(rule).to_arrow_table()
+        assert differing_days(expected, published.rows[name], "outage_day") & set(MONTH) == set(), name
+
+
+def deliver_the_night(station: Station) -> None:
+    """A day after the sample's last one: its lines, a day later, about outages of their own."""
+
+    def later(line: bytes) -> bytes:
+        event = json.loads(line)
+        captured = datetime.fromisoformat(event["_captured_at"]) + timedelta(days=1)
+        started = str(int(event["outageStartTime"]) + 86_400)
+        moved = {"outageNumber": f"9{event['outageNumber']}", "outageStartTime": started}
+        return json.dumps(event | moved | {"_captured_at": f"{captured.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}).encode()
+
+    folder = station.landing / "outage_events" / f"year={NIGHT:%Y}" / f"month={NIGHT:%m}"
+    last, new = (folder / f"day={day:%d}" / "events.jsonl.gz" for day in (LAST_DAY, NIGHT))
+    new.parent.mkdir()
+    new.write_bytes(gzip.compress(b"\n".join(map(later, gzip.decompress(last.read_bytes()).splitlines())) + b"\n"))
+
+
+@pytest.fixture(scope="module")
+def night(station: Station, published: Live) -> Live:
+    """Live after the nightly run of the day after, once it is released."""
+    deliver_the_night(station)
+    released = Releases(station.lake.root).newest()
+    selector = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "jobName": "nightly"}
+    ends = {"dagster/asset_partition_range_start": str(HORIZON[0]), "dagster/asset_partition_range_end": str(NIGHT)}
+    params = {
+        "selector": selector,
+        "runConfigData": {"resources": {"options": {"config": {"skip_not_due": True}}}},
+        "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in ends.items()]},
+    }
+    run = station.ask(documents.LAUNCH_RUN, params=params)["run"]["runId"]
+    assert station.ended(run)["status"] == "SUCCESS"
+    eventually(lambda: Releases(station.lake.root).newest() != released, what="the night is released")
+    return Live.of(station)
+
+
+def test_a_night_in_between_goes_to_candidate_and_with_the_plan_to_stable(station, candidate, before, night):
+    assert differing(read_by("stable"), before.rows) == {}
+    assert differing(read_by("candidate"), night.rows) == {}
+    printed = station.backfill("publish", candidate)
+    assert f"Plan {candidate} is in live. Readers of stable get release " in printed
+    assert differing(read_by("stable"), night.rows) == {}
+
+
+def test_rolled_back_live_has_the_rows_from_before_and_those_of_the_night(station, candidate, before, published, night):
+    of_night = differing(published.rows, night.rows)
+    assert of_night.keys() == set(TABLES)
+    assert all(NIGHT in days and days <= set(HORIZON) for days in of_night.values())
+    printed = station.backfill("rollback", candidate, "--yes", "--reason", "the customers that were left are wanted again")
+    assert f"Plan {candidate} is rolled back: 93 partition(s) have the rows from before it." in printed
+    after = Live.of(station)
+    assert differing(before.rows, after.rows) == of_night
+    assert not any(days & set(HORIZON) for days in differing(night.rows, after.rows).values())
+    station.backfill("release", "--reason", "do not wait for the sensor")
+    assert differing(read_by("stable"), after.rows) == {}
