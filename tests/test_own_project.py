@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.dagster_client.client import Dagster
-from tests.journeys.servers import PROJECT, Up, environment
-from tests.journeys.station import FIRST, Station
+from tests.journeys.servers import PROJECT, Up, environment_alone
+from tests.journeys.station import Station
 
 README = (PROJECT / "README.md").read_text()
 BASH = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
@@ -44,10 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(folder: Path, spark: object) -> dict[str, str]:
     """What each command of the README prints, by verb, and `status` once more at the end."""
-    engine = ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_JARS")
-    settings = environment(folder, FIRST, own_engine=False).items()
-    env = {name: value for name, value in settings if name in engine or not name.startswith("BACKFILL_")}
-    home = folder / ".backfill"
+    env, home = environment_alone(), folder / ".backfill"
     up = Up(home, folder, env)
     station = Station(Dagster(f"http://127.0.0.1:{up.port}"), home, folder / "deliveries", folder, env, up)
     verbs: dict[str, str] = {}

@@ -62,8 +62,15 @@ def demo(
         int | None, typer.Option(min=1, max=65535, help="Port of the Dagster UI; 3000 if not given, or a free one.")
     ] = None,
     exit_: Annotated[bool, typer.Option("--exit", help="End when the days are built; code 0 only if every one is.")] = False,
+    story: Annotated[str, typer.Option(help="Instead: play a story in a new folder, step by step: publish.")] = "",
 ) -> None:
     """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
+    if story:
+        from backfill_assets.cli.story import run as play
+
+        if days:
+            raise typer.BadParameter("a story has days of its own; leave out --days")
+        raise typer.Exit(play(story, port=port, exit_when_played=exit_))
     from backfill_assets.cli.demo import run
 
     raise typer.Exit(run(days=days, port=port, exit_when_built=exit_))

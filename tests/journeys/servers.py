@@ -52,6 +52,12 @@ def environment(home: Path, last: date, project: Path = PROJECT, *, own_engine: 
     )
 
 
+def environment_alone() -> dict[str, str]:
+    """For a project in a folder of its own: the test session's engine, and no other setting."""
+    kept, env = ("BACKFILL_SPARK_REMOTE", "BACKFILL_SPARK_JARS"), environment(Path(), FIRST, own_engine=False)
+    return {name: value for name, value in env.items() if name in kept or not name.startswith("BACKFILL_")}
+
+
 @dataclass
 class Up:
     """`backfill up`, which may be ended and started again on the same port."""

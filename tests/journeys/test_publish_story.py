@@ -62,7 +62,13 @@ class Live:
 
 def differing(one: dict[str, pa.Table], other: dict[str, pa.Table]) -> dict[str, set[date]]:
     """By table, the days of which rows differ; tables without one are left out."""
-    return {name: days for name in one if (days := differing_days(one[name], other[name], "outage_day"))}
+    unequal = [name for name in one if not in_order(one[name]).equals(in_order(other[name]))]
+    return {name: days for name in unequal if (days := differing_days(one[name], other[name], "outage_day"))}
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows by their key, columns by their name."""
+    return rows.sort_by([(name, "ascending") for name in rows.column_names[:2]]).select(sorted(rows.column_names))
 
 
 def read_by(channel: str) -> dict[str, pa.Table]:

@@ -1,0 +1,74 @@
+"""`backfill demo --story publish`, as a new user gives it: every step ends as the story says, and the lake is as it tells."""
+
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from backfill_assets.calendar import between
+from backfill_assets.cli.publish_story import PUBLISH, RIGHT
+from backfill_assets.cli.story_steps import Command
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.servers.home import servers_record
+from tests.journeys.servers import environment_alone
+from tests.journeys.station import FIRST, TIMEOUT_S
+from tests.world import OUTAGES, differing_days
+
+LAST = date(2019, 8, 21)
+
+
+class Played(NamedTuple):
+    folder: Path
+    printed: str
+    code: int
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Played:
+    folder = tmp_path_factory.mktemp("story")
+    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--story", "publish", "--exit"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment_alone(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # it ends its servers itself: killed, it would leave them at work
+            printed, _ = process.communicate()
+    return Played(folder / "story-publish", printed, process.returncode)
+
+
+def released(story: Played, number: int) -> pa.Table:
+    root = str(story.folder / ".backfill" / "lake")
+    return ReleasedTable(root, Releases(root).get(number), OUTAGES).dataset(list(between(FIRST, LAST))).to_table()
+
+
+def test_every_step_is_played_and_ends_as_the_story_says(story):
+    assert story.code == 0, story.printed
+    expected = [step.typed.partition("{plan}")[0] for step in PUBLISH.steps if isinstance(step, Command)]
+    typed = re.findall(r"^\$ (.*)$", story.printed, re.MULTILINE)
+    assert len(typed) == len(expected)
+    assert [line[: len(beginning)] for line, beginning in zip(typed, expected, strict=True)] == expected
+    assert servers_record(story.folder / ".backfill") is None
+
+
+def test_the_wrong_rule_is_named_by_verify_and_by_the_refusal_to_publish(story):
+    assert f"Failed: drift {OUTAGES}.customers: " in story.printed
+    assert re.search(rf"The verdict on plan \w+ is that it failed: drift {OUTAGES}.customers", story.printed)
+
+
+def test_readers_got_the_seven_days_then_the_mended_rule_and_then_what_was_before(story):
+    before, published, after = (released(story, number) for number in (1, 2, 4))
+    assert differing_days(before, published, "outage_day") == set(between(FIRST, LAST))
+    assert published["customers"] == published["peak_customers"]
+    assert differing_days(before, after, "outage_day") == set()
+
+
+def test_the_mended_rule_stays_in_the_folder_to_be_looked_at(story):
+    assert RIGHT in (story.folder / "outages" / "staging.py").read_text()
