@@ -7,6 +7,7 @@ processed, is requested again.
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -122,6 +123,11 @@ class Launcher:
     def cancellations(self) -> int:
         """How often this plan was cancelled. Counted, since the clock of the host it was cancelled on may be slow."""
         return len(self.plans.events(self.plan.id, "cancelled"))
+
+    def cancel(self, launched: Launched) -> None:
+        """Cancel what was launched, unless it has just ended by itself, or was cancelled."""
+        with suppress(UsageError):
+            self.dagster.cancel(launched)
 
     def launched(self) -> list[Launched]:
         """Everything that was launched for this plan and that Dagster knows, newest first."""

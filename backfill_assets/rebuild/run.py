@@ -1,8 +1,8 @@
 """Carrying a plan out: each chunk once the chunks it reads are over, some at a time, until nothing is left that can be built.
 
 The canary is launched first, and if any of its partitions fails, nothing else is. A partition that fails blocks only those that
-need it. Runs that were killed or lost are launched again after a while; a day that failed its audit is not. A spent budget, a
-cancellation or a refusal stops new launches; running chunks go on to their end.
+need it. Runs that were killed or lost are launched again after a while; a day that failed its audit is not. A spent budget or a
+refusal stops new launches; running chunks go on to their end. A cancellation ends these too.
 """
 
 from collections import Counter
@@ -19,6 +19,7 @@ from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, WorkState
+from backfill_assets.rebuild.cancellation import Cancellation
 from backfill_assets.rebuild.launch import LaunchedChunk, Launcher
 
 # The wait before runs that were killed or lost are launched again: doubled each time.
@@ -48,8 +49,7 @@ class Rebuild:
     _last_answer: datetime | None = None
 
     def __post_init__(self) -> None:
-        self.plan, self.now = self.launcher.plan, self.launcher.now
-        self._cancellations = self.launcher.cancellations()  # of earlier commands
+        self.plan, self.now, self._cancellation = self.launcher.plan, self.launcher.now, Cancellation(self.launcher)
         self._chunks = {chunk.number + 1: chunk for chunk in self.plan.chunks}
         self._has_canary = bool(self.plan.options.canary) and len(self._chunks) > 1
         self._partitions = {number: chunk.partitions() for number, chunk in self._chunks.items()}
@@ -91,9 +91,8 @@ class Rebuild:
 
     def _join(self, running: Mapping[int, Launched]) -> None:
         """Follow the chunks that an earlier command launched."""
-        for number, launched in running.items():
-            self.running[number] = LaunchedChunk(launched, self._partitions[number])
-            self._joined.add(number)
+        self.running |= {number: LaunchedChunk(launched, self._partitions[number]) for number, launched in running.items()}
+        self._joined |= running.keys()
 
     def _close_finished(self, remaining: Remaining) -> Remaining:
         """Close the chunks whose run or backfill is over; what remains then."""
@@ -141,7 +140,8 @@ class Rebuild:
         budget = self.plan.options.budget_minutes
         if budget and (self.now() - started).total_seconds() >= 60 * budget and len(self.over) < len(self._chunks):
             self.stopped = self.stopped or Stop("budget", f"the budget of {budget:g} minutes is spent")
-        if self.launcher.cancellations() > self._cancellations:
+        if self._cancellation.happened():
+            self._cancellation.end(chunk.launched for chunk in self.running.values())
             self.stopped = self.stopped or Stop("cancelled", "the plan was cancelled")
 
     def _launch_ready(self, remaining: Remaining) -> None:
@@ -149,7 +149,7 @@ class Rebuild:
             days = remaining.pending_days(self._partitions[number])
             if not days:  # built meanwhile, or blocked
                 self._close(number, remaining)
-            elif len(self.running) < self.plan.options.max_parallel:
+            elif len(self.running) < self.plan.options.max_parallel and not self._cancellation.happened():
                 self._launch(number, days)
 
     def _ready(self) -> list[int]:

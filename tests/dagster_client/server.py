@@ -189,7 +189,7 @@ class Server:
         if query in (documents.CANCEL_BACKFILL, documents.CANCEL_RUN):
             assert launch.is_run == (query == documents.CANCEL_RUN)
             launch.status = "CANCELED"
-            return {"cancelled": {"__typename": "CancelBackfillSuccess"}}
+            return {"terminateRun" if launch.is_run else "cancelPartitionBackfill": {"__typename": "Success"}}
         assert query == documents.FAILURES, query
         said = {"__typename": "ExecutionStepFailureEvent", "error": {"message": "the step's own words"}}
         events = [said | {"stepKey": key} for key in launch.steps.values()]

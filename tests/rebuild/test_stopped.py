@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from backfill_assets.plan.progress import Ending, Stop
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
@@ -10,7 +12,27 @@ from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import Window
 from tests.dagster_client.server import Server, ended
 from tests.deliveries import day, days
-from tests.plan.graphs import CALENDAR, A, B
+from tests.plan.graphs import CALENDAR, SHAPES, A, B
+
+
+class CancelledLate(Server):
+    """A plan is cancelled when the first launch of it has reached Dagster, and its answer is still on the way."""
+
+    def _launch(self, *given, **how):
+        launch = super()._launch(*given, **how)
+        if len(self.launched) == 1:
+            (plan,) = self.plans.ids()
+            self.plans.note(plan, "cancelled", self.now())
+        return launch
+
+
+@pytest.mark.parametrize("days_per_run", [1000, 1], ids=["as a run", "as a backfill"])
+def test_what_is_launched_while_its_plan_is_cancelled_is_cancelled_too_and_nothing_is_launched_after_it(tmp_path, days_per_run):
+    """`backfill cancel` sees only what Dagster has by then; several chunks may be launched one after the other."""
+    server = CancelledLate(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=3, days_per_run=days_per_run)
+    end = ended(server.rebuild(server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=4))))
+    assert end.ending == Ending.CANCELLED
+    assert ([launch.status for launch in server.launched], sum(server.built.values())) == (["CANCELED"], 0)
 
 
 def test_of_a_chunk_that_a_failed_canary_kept_from_being_launched_nothing_is_done(tmp_path):
