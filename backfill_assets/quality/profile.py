@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import reduce
-from operator import add
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -46,7 +44,13 @@ def row_hash(schema: StructType) -> Column:
 
 def _bits(columns: Sequence[Column]) -> Column:
     """One whole number that says which of these are null."""
-    return reduce(add, [c.isNull().cast("bigint") * F.lit(2**n) for n, c in enumerate(columns)])
+    return _sum([c.isNull().cast("bigint") * F.lit(2**n) for n, c in enumerate(columns)])
+
+
+def _sum(terms: Sequence[Column]) -> Column:
+    """The sum, by halves: added one after the other, fifty terms lie deeper than a message to Spark Connect may be nested."""
+    half = len(terms) // 2
+    return _sum(terms[:half]) + _sum(terms[half:]) if half else terms[0]
 
 
 def _hashable(value: Column, kind: DataType) -> Column:
@@ -184,7 +188,9 @@ def schema_mismatches(computed: StructType, declared: StructType) -> list[str]:
     """How the computed columns differ from the declared ones, in words; nullability is the rules' matter."""
     have = {f.name: f.dataType.simpleString() for f in computed.fields}
     want = {f.name: f.dataType.simpleString() for f in declared.fields}
-    faults = [f"{name} is missing" for name in want if name not in have]
+    names = computed.names
+    faults = [f"{name} is there {n} times" for name in have if (n := names.count(name)) > 1]
+    faults += [f"{name} is missing" for name in want if name not in have]
     faults += [f"{name} is not declared" for name in have if name not in want]
     faults += ["there is no column besides the day: Parquet has no rows without columns"] if len(want) < 2 else []
     return faults + [f"{n} is {have[n]}, declared {want[n]}" for n in want if n in have and have[n] != want[n]]

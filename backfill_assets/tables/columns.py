@@ -67,6 +67,8 @@ def refuse_wrong_columns(
     unknown = [column for column in key if column not in types]
     if unknown:
         raise ValueError(f"the key names {', '.join(unknown)}, which is no column; the columns are {', '.join(types)}")
+    if maps := [column for column in key if "MAP<" in types[column].replace(" ", "")]:
+        raise ValueError(f"the key names {', '.join(maps)}, which holds a map: Spark does not compare maps")
     for column, thresholds in drift.items():
         if (column not in types and column != EVERY_OTHER_COLUMN) or not isinstance(thresholds, DriftThresholds):
             raise ValueError(f'drift={{{column!r}: {thresholds!r}}}: write a column, or "*", and its DriftThresholds(...)')

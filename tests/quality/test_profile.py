@@ -7,10 +7,12 @@ import json
 import random
 from collections import Counter
 from collections.abc import Hashable
+from functools import reduce
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
@@ -202,6 +204,26 @@ def test_columns_that_differ_from_the_declared_ones_are_named(spark):
     found = spark.createDataFrame([], "a STRING, b INT, c STRING").schema
     declared = spark.createDataFrame([], "a STRING, b BIGINT, d STRING").schema
     assert schema_mismatches(found, declared) == ["d is missing", "c is not declared", "b is int, declared bigint"]
+
+
+def test_a_column_that_is_there_twice_is_named(spark):
+    found = spark.sql("SELECT 'a' AS a, 1 AS b, 2 AS b")
+    declared = spark.createDataFrame([], "a STRING, b INT").schema
+    assert schema_mismatches(found.schema, declared) == ["b is there 2 times"]
+
+
+def test_a_row_of_many_columns_has_the_hash_that_it_always_had_and_which_are_null_counts(spark):
+    """More columns than one number has bits; nested one in the other, fifty conditions were refused by Spark Connect."""
+    wide = [", ".join(f"{'NULL' if n == null else n} AS c{n}" for n in range(300)) for null in (-1, 60, 61, 62, 299)]
+    rows = reduce(DataFrame.union, [spark.sql(f"SELECT {columns}") for columns in wide])
+    assert len({row.hash for row in rows.select(row_hash(rows.schema).alias("hash")).collect()}) == len(wide)
+    few = spark.sql("SELECT 1 AS a, CAST(NULL AS STRING) AS b, 'x' AS c")
+    (row,) = (
+        few.selectExpr("xxhash64('a int, b string, c string', 2L, a, b, c) AS expected", "*")
+        .select("expected", row_hash(few.schema).alias("hash"))
+        .collect()
+    )
+    assert row.hash == row.expected
 
 
 def test_a_long_value_is_shown_by_its_beginning():

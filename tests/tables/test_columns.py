@@ -126,6 +126,9 @@ declared_once = declared()
         pytest.param({"partition_by": "date"}, "partition_by='date' must be a column of type DATE", id="no such day"),
         pytest.param({"fingerprint_by": "n"}, "fingerprint_by='n' must be a column of type DATE", id="about a number"),
         pytest.param({"key": ["n", "m"]}, "the key names m, which is no column", id="a key that is no column"),
+        pytest.param(
+            {"key": ["n"], "columns": "day DATE, n ARRAY<MAP <STRING, INT>>"}, "the key names n, which holds a map", id="a map"
+        ),
         pytest.param({"rules": [unique_key()]}, "the rule unique_key needs a key", id="unique without a key"),
         pytest.param({"rules": [no_nulls("m")]}, "no_nulls looks at m, which is no column", id="a rule of no column"),
         pytest.param(
