@@ -19,9 +19,7 @@ from backfill_assets.quality.day import DayProfile
 
 SAMPLE_SIZE = 20
 TEXTS = "array<string>"  # of samples: dates and numbers are kept as texts too
-ROWS_SHOWN = 5
 LONGEST_SHOWN = 300  # characters of one value
-COLUMNS_SHOWN = 60
 COUNT = "__count"  # a name that no declared column has: Spark's own, `count`, may be one
 # By itself Spark writes times as JSON to the millisecond only.
 WHOLE_TIMES = {
@@ -150,32 +148,13 @@ def fingerprint(rows: int, high: int, low: int) -> str:
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
     """How many keys stand more than once in each day that has such."""
-    repeated = _repeated(rows, dict.fromkeys([day, *key]))
+    repeated = keys_repeated(rows, dict.fromkeys([day, *key]))
     return {row[day]: row[COUNT] for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(COUNT)).collect()}
 
 
-def _repeated(rows: DataFrame, key: Iterable[str]) -> DataFrame:
+def keys_repeated(rows: DataFrame, key: Iterable[str]) -> DataFrame:
     """The keys that stand more than once."""
     return rows.groupBy(*key).agg(F.count(F.lit(1)).alias(COUNT)).where(F.col(COUNT) > 1).drop(COUNT)
-
-
-def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], condition: str | None) -> list[str]:
-    """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
-    offending = rows.where(F.col(day) == F.lit(on))
-    if condition is None:
-        offending = offending.join(_repeated(offending, key), on=list(key), how="left_semi").orderBy(*key)
-    else:
-        offending = offending.where(condition)
-    shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()
-    return [_as_text(json.loads(row.row), [day, *key]) for row in shown]
-
-
-def _as_text(row: Mapping[str, Any], key: Sequence[str]) -> str:
-    """A row as JSON; of a wide one the key and the first columns."""
-    ordered = {**{name: row[name] for name in key if name in row}, **row}
-    values = {name: shortened(value) for name, value in list(ordered.items())[:COLUMNS_SHOWN]}
-    more = {"...": f"{len(row) - COLUMNS_SHOWN} more columns"} if len(row) > COLUMNS_SHOWN else {}
-    return json.dumps(values | more, ensure_ascii=False)
 
 
 def shortened(value: Any) -> Any:

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 
 from backfill_assets.lake.latest import Latest
 from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.profile import offending_rows, profiles, repeated_keys
+from backfill_assets.quality.offending import offending_rows
+from backfill_assets.quality.profile import profiles, repeated_keys
 from backfill_assets.quality.rule import LONGEST_ERROR, Verdict
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.errors_of_days import is_of_step

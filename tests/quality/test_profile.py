@@ -17,11 +17,10 @@ from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from backfill_assets.quality.day import EMPTY_DAY
+from backfill_assets.quality.offending import COLUMNS_SHOWN, offending_rows
 from backfill_assets.quality.profile import (
-    COLUMNS_SHOWN,
     SAMPLE_SIZE,
     DayProfile,
-    offending_rows,
     profiles,
     repeated_keys,
     row_hash,
