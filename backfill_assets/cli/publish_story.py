@@ -15,7 +15,7 @@ PUBLISH = Story(
     settings={"BACKFILL_LAST_DAY": "2019-08-21"},
     steps=(
         Command(
-            "Seven days of six tables are built. Every day is audited before it is committed.",
+            "Seven days of every table are built. Every day is audited before it is committed.",
             f"backfill run --partitions {DAYS} --canary 0",
         ),
         Command(

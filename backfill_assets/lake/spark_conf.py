@@ -52,7 +52,7 @@ OF_DRIVER = (
     "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.warehouse.dir",
 )  # fmt: skip
 # What Delta sets by itself in the session that first reads one of its tables.
-OF_DELTA = ("spark.sql.parquet.fieldId.",)
+SET_BY_DELTA = ("spark.sql.parquet.fieldId.",)
 
 
 def is_listed(name: str, listed: Collection[str]) -> bool:
@@ -110,7 +110,7 @@ def _deciding_on_rows(conf: WholeConf) -> dict[str, str]:
     return {
         name: value
         for name, value in conf.getAll.items()
-        if name.startswith(DECIDES_ON_ROWS) and not is_listed(name, (*OF_DRIVER, *OF_DELTA))
+        if name.startswith(DECIDES_ON_ROWS) and not is_listed(name, (*OF_DRIVER, *SET_BY_DELTA))
     }
 
 
