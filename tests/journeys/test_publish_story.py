@@ -26,13 +26,13 @@ from backfill_assets.verify.checklist import Outcome
 from backfill_assets.verify.verdicts import Verdicts
 from tests.journeys.servers import environment, project_copy, servers_of
 from tests.journeys.station import FIRST, Station, eventually
-from tests.world import DAILY, HISTORY, OUTAGES, World, differing_days
+from tests.world import DAILY, DAILY_V2, HISTORY, OUTAGES, World, differing_days
 
 MONTH = list(between(FIRST, date(2019, 9, 14)))
 # The horizon before it ends after the month: no row of the night is about a day of the plan.
 NIGHT = LAST_DAY + timedelta(days=1)
 HORIZON = list(between(NIGHT - timedelta(days=14), NIGHT))
-TABLES = (OUTAGES, DAILY, HISTORY)
+TABLES = (OUTAGES, DAILY, DAILY_V2, HISTORY)
 
 RULE = "return last_state(updates.where(PLACED))"
 # The customers of an outage are to be the most that it ever had, and not those that were left at its end.
@@ -215,7 +215,7 @@ def test_rolled_back_live_has_the_rows_from_before_and_those_of_the_night(statio
     assert of_night.keys() == set(TABLES)
     assert all(NIGHT in days and days <= set(HORIZON) for days in of_night.values())
     printed = station.backfill("rollback", candidate, "--yes", "--reason", "the customers that were left are wanted again")
-    assert f"Plan {candidate} is rolled back: 93 partition(s) have the rows from before it." in printed
+    assert f"Plan {candidate} is rolled back: {len(TABLES) * len(MONTH)} partition(s) have the rows from before it." in printed
     after = Live.of(station)
     assert differing(before.rows, after.rows) == of_night
     assert not any(days & set(HORIZON) for days in differing(night.rows, after.rows).values())
