@@ -16,7 +16,7 @@ PUBLISH = Story(
     steps=(
         Command(
             "Seven days of every table are built. Every day is audited before it is committed.",
-            f"backfill run --partitions {DAYS} --canary 0",
+            f"backfill run --partitions {DAYS} --canary 0 --yes",
         ),
         Command(
             "A release names one version of every table: it is what readers get. Servers release live by themselves within a "

@@ -23,6 +23,11 @@ from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
+NEXT_RELEASE = (
+    "Readers get these rows with the next release of live: by itself while `backfill up` runs, or at once by `backfill release "
+    "--reason ...`."
+)
+
 
 def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> int:
     if not plan_id:
@@ -49,7 +54,9 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
         values["still_read"] = left_with_plan(plan, workspace)
         print(json.dumps(values | text.days_by_kind(decisions)))
         return code
-    for line in [*text.ending_lines(plan.id, decisions), left_with_plan(plan, workspace), not_reported]:
+    released_next = NEXT_RELEASE if restored and Releases(workspace.lake.root).newest() else ""
+    readers = left_with_plan(plan, workspace) or released_next
+    for line in [*text.ending_lines(plan.id, decisions), readers, not_reported]:
         if line:
             console.print(line)
     return code

@@ -122,4 +122,4 @@ def edited(step: Edit) -> list[str]:
 def run_typed(typed: str) -> int:
     """Run a command as it is typed, in a process of its own; its exit code."""
     command = [sys.executable, "-m", "backfill_assets.cli", *shlex.split(typed)[1:]]
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode  # a story answers no question

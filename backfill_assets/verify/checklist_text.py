@@ -51,7 +51,11 @@ def ending_lines(verdict: Verdict) -> Iterator[str]:
     if len(failed) > SHOWN:
         yield f"And {len(failed) - SHOWN} more failed."
     if failed:
-        yield "What failed is mended and built again, not accepted."
+        yield (
+            "What failed is mended and built again, not accepted: by `backfill resume` if days are missing, `rebase` if live "
+            "has changed, `discard` and a new plan if rows are wrong."
+        )
+        return
     undecided = [line.name for line in verdict.undecided()]
     for name in undecided[:SHOWN]:
         yield f'To accept {name}: `backfill verify {verdict.plan} --accept "{name}" --reason ...`'

@@ -70,7 +70,9 @@ def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp
 
 def test_a_published_plan_can_be_taken_back(site, plan, tmp_path):
     backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
-    assert backfill("rollback", plan.id, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
+    done = backfill("rollback", plan.id, home=tmp_path, landing=tmp_path)
+    assert done.exit_code == exit_codes.DONE
+    assert "Readers get these rows with the next release of live" in done.stdout
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 

@@ -124,5 +124,5 @@ def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
     found = verdict(declared(), last=builds(0))
     assert f"| days built {TABLE} | failed | 1 of 2 days built; not built: {day(1)} ({day(1)}) |" in markdown(found)
     assert f"Failed: days built {TABLE}: 1 of 2 days built; not built: {day(1)} ({day(1)})" in markdown(found)
-    assert "What failed is mended and built again, not accepted." in markdown(found)
+    assert "What failed is mended and built again, not accepted: by `backfill resume` if days are missing" in markdown(found)
     assert found.lines[0].outcome == Outcome.FAILED
