@@ -19,7 +19,7 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Released:
-    """Live was released. `despite`: the failures that a person decided to release it with."""
+    """Live was released. `despite`: the failures and unfinished plans that a person decided to release it with."""
 
     release: Release
     despite: tuple[Reason, ...] = ()
@@ -75,9 +75,11 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iter
 
 
 def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Iterable[str] = ()) -> Decision:
-    """Release live to `stable` by a person's decision, in spite of open plans and of days that failed, but never while steps
-    are running or `runs` are not finished. The days are named in the release's reason. Raises TableUnreadable for a table whose
-    log cannot be read."""
+    """Release live to `stable` by a person's decision, in spite of unfinished plans and of days that failed, but never while
+    steps are running or `runs` are not finished. The release's reason names what it is in spite of.
+
+    Raises TableUnreadable for a table whose log cannot be read.
+    """
     state, releases = live_state(workspace), Releases(workspace.lake.root)
     moved = following(state.newest, releases)
     if not state.tables or (not state.changed and STABLE in moved):
@@ -85,7 +87,7 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: I
     if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
     reasons = why_withheld(workspace, state, latest_builds(workspace)) if state.changed else []
-    despite = tuple(each for each in reasons if each.cause in FAILURES)
+    despite = tuple(each for each in reasons if each.cause in (*FAILURES, Cause.PLAN))
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
     decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision

@@ -169,6 +169,14 @@ def test_a_channel_that_was_pointed_back_stays_until_a_person_releases_and_failu
     assert isinstance(decide(lake), Released)
 
 
+def test_plans_that_are_not_carried_out_to_their_end_are_named_when_live_is_released_in_spite_of_them(lake):
+    plan = lake.start_plan(B, [4, 5])
+    lake.build(B, 4, rows=2)
+    decision = release_as_it_stands(lake.workspace, who="ada", reason="the report is due")
+    assert isinstance(decision, Released)
+    assert decision.release.reason.startswith(f"the report is due (in spite of plan {plan} is open ({day(4)}..{day(5)}): ")
+
+
 def test_a_person_points_stable_at_what_is_live_although_nothing_changed(lake):
     lake.build(A, 1, rows=9)
     decide(lake)
