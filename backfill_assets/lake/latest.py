@@ -1,9 +1,8 @@
 """The latest builds of every partition, read in bulk and changing nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +30,7 @@ class Latest:
     `compared`: the last audit that held the rows against those that were accepted; not every audit can.
     `rewritten`, where it was looked for: the accepted partitions that somebody else wrote to since, and what happened.
     `plans`: by plan, the partitions that it has built, whoever built them since; whole for the plan that was asked for.
-    `before`: of partitions that are rebuilt in a shadow, the accepted build that live has.
+    `of_live`: in a shadow, the accepted partitions that it has not built, whose rows are those of live.
     """
 
     last: dict[Partition, Build] = field(default_factory=dict)
@@ -40,13 +39,8 @@ class Latest:
     audits: dict[Partition, Build] = field(default_factory=dict)
     compared: dict[Partition, Build] = field(default_factory=dict)
     plans: dict[str, set[Partition]] = field(default_factory=dict)
-    before: Mapping[Partition, Build] = field(default_factory=dict)
     computed: dict[Partition, Build] = field(default_factory=dict)
-
-    @cached_property
-    def reference(self) -> Mapping[Partition, Build]:
-        """What new builds are compared with: the accepted builds; live's, of partitions that a shadow has not built yet."""
-        return {**self.before, **self.accepted} if self.before else self.accepted
+    of_live: Collection[Partition] = frozenset()
 
     def add(self, builds: Iterable[Build]) -> None:
         """Take in builds that may be later than those known."""

@@ -80,9 +80,7 @@ def _unusable(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds:
     return {
         (table.name, day): str(each)
         for table in tables
-        for day, each in delivered_for(
-            table, sorted(plan.days_of(table.name)), workspace.area, builds.reference, accept
-        ).items()
+        for day, each in delivered_for(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept).items()
         if isinstance(each, SourceError)
     }
 

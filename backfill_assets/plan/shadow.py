@@ -63,4 +63,4 @@ def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Sha
     """
     live = workspace.lake
     base = base or read_base(live.root, plan.id) or Base.of(live, workspace.names)
-    return Shadow(shadow_root(live.root, plan.id), live, base, {name: plan.days_of(name) for name in plan.reasons})
+    return Shadow(shadow_root(live.root, plan.id), live, base)

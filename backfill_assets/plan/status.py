@@ -79,7 +79,7 @@ def status_of(
     partitions, status = dict[Partition, PartitionStatus](), cache(PartitionStatus)  # most partitions have equal ones
     for table in tables:
         history = _TableHistory(table, latest, fixed, calendar)
-        deliveries = delivered_for(table, days, workspace.area, latest.reference)
+        deliveries = delivered_for(table, days, workspace.area, latest.accepted)
         for day in days:
             partition, delivery = (table.name, day), deliveries.get(day, NO_DELIVERY)
             run = running.get(partition)

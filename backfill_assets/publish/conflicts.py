@@ -1,6 +1,6 @@
 """What keeps a plan's shadow from being published: days that are not built, and what changed in live since it was opened."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -21,9 +21,9 @@ from backfill_assets.workspace import Workspace
 class ShadowState:
     """A plan's shadow against live as it is now, in the order in which tables are built.
 
-    `builds`: what the shadow has built, with everything recorded; `unbuilt`: partitions that it has not, or not as they should
-    be, and why; `conflicts`: those that live has other rows of since the shadow was opened, or of what they were computed from;
-    `versions`: of the shadow's tables, at which these builds are in them.
+    `builds`: what the shadow has built, with everything recorded; `unbuilt`: partitions that are not built as they should be,
+    here or in live, and why; `conflicts`: those that live has other rows of since the shadow was opened, or of what they were
+    computed from; `versions`: of the shadow's tables, at which these builds are in them.
     """
 
     shadow: Shadow
@@ -50,22 +50,37 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     while versions != before:  # no commit came between the versions and the builds
         own = shadow.latest({name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names, plan=plan.id)
         before, versions = versions, _versions(plan, shadow)
-    builds = {partition: own.accepted[partition] for partition in plan.partitions() if partition in own.accepted}
+    of_shadow = own.accepted.keys() - own.of_live
+    builds = {partition: own.accepted[partition] for partition in plan.partitions() if partition in of_shadow}
     inside, planned = replace(workspace, lake=shadow), _planned(plan)
-    unbuilt = _not_up_to_date(planned, plan, inside, _builds_of(planned, plan, inside))
+    unbuilt = _not_forced(plan, own) | _not_up_to_date(planned, plan, inside, _builds_of(planned, plan, inside))
     lost = {
         (table.name, day): why
         for table in workspace.tables
         if table.name in plan.reasons
-        for day, why in shadow.lost_files(table.name, table.partition_by, plan.days_of(table.name)).items()
+        for day, why in shadow.lost_files(table.name, table.partition_by, days_in(builds, table.name)).items()
     }
     conflicts = {
         (name, day): why
         for name in plan.reasons
-        for day, why in rewritten_in_live(name, plan.days_of(name), workspace, shadow, builds).items()
+        for day, why in rewritten_in_live(name, days_in(builds, name), workspace, shadow, builds).items()
     }
     moved = {p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt}
     return ShadowState(shadow, builds, {**unbuilt, **lost}, {**moved, **conflicts}, versions)
+
+
+def days_in(builds: Iterable[Partition], table: str) -> set[date]:
+    return {day for name, day in builds if name == table}
+
+
+def _not_forced(plan: Plan, builds: Latest) -> dict[Partition, str]:
+    """The partitions that the plan forces and has not built, although live's may be up to date."""
+    forced = {(name, day) for name in plan.reasons for day in plan.forced_days(name)}
+    last = {p: builds.last.get(p) for p in sorted(forced - builds.built_by(plan.id))}
+    return {
+        p: f"failed: {build.message}" if build and build.plan == plan.id else "not built yet, which the plan forces"
+        for p, build in last.items()
+    }
 
 
 def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
@@ -129,7 +144,7 @@ def rewritten_in_live(
     touched = [day for day in days if now.get(day) != then.get(day)]
     if not touched:
         return {}
-    known, opened = live.latest({name: touched}), shadow.latest({name: touched}).before
+    known, opened = live.latest({name: touched}), shadow.below({name: touched}).accepted
     by_others = known.differing() | live.rewritten(known.accepted, {name: None})
     said = {day: _what_happened((name, day), known, opened, by_others, builds) for day in touched}
     return {day: why for day, why in said.items() if why}

@@ -5,7 +5,7 @@ has already are not written again. Live's other days, whatever was written to th
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -21,7 +21,7 @@ from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
-from backfill_assets.publish.conflicts import ShadowState, outdated_on_live, rewritten_in_live, state_of
+from backfill_assets.publish.conflicts import ShadowState, days_in, outdated_on_live, rewritten_in_live, state_of
 from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.may_publish import (
     in_conflict,
@@ -110,9 +110,10 @@ class Publication:
         return marked
 
     def _put_into_live(self, table: Table, state: ShadowState) -> list[Build]:
-        """Commit the days of one table that live has other rows of; the builds recorded."""
+        """Commit the days of one table that the shadow has built, and live has other rows of; the builds recorded."""
         lake, shadow, name = self.workspace.lake, state.shadow, table.name
-        days = self.plan.days_of(name)
+        if not (days := days_in(state.builds, name)):
+            return []  # live has all of them as the plan would build them
 
         def decide() -> list[Build]:
             # Under the lock: what was written to live since the decision is a conflict too.
@@ -157,7 +158,7 @@ class Publication:
                 **place,
             )
 
-    def _built_so(self, table: Table, days: frozenset[date]) -> set[date]:
+    def _built_so(self, table: Table, days: Collection[date]) -> set[date]:
         """The days whose rows have the columns of the code now: those published, and those of live that it has built."""
         accepted = self.workspace.lake.latest({table.name: None}).accepted
-        return {day for (_, day), build in accepted.items() if build.code_version == table.version} | days
+        return {day for (_, day), build in accepted.items() if build.code_version == table.version}.union(days)

@@ -53,7 +53,7 @@ def audit(table: Table, computed: Computed, days: Sequence[date], builds: Latest
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
-            trailing_rows=_trailing(table, day, builds.reference, audited),
+            trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={t.name: b.rows for t in table.compared_with if (b := builds.accepted.get((t.name, day)))},
         )
         verdicts = [rule.verdict(profile) for rule in (table.rules[:1] if faults else table.rules)]

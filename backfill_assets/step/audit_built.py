@@ -38,9 +38,10 @@ def audit_built(
     lake, version = workspace.lake, workspace.lake.version(table.name)
     known = lake.latest(_relevant(table, days), SCHEMA.names)
     accepted, differing = known.accepted, known.differing()
-    built = {day: accepted[table.name, day] for day in days if (table.name, day) in accepted}
+    built = {day: b for day in days if (b := accepted.get((table.name, day))) and (table.name, day) not in known.of_live}
     lost = rewritten(lake.path(table.name), built.values(), version)
-    blocked = {day: "it was never built" for day in days if day not in built} | lost
+    never = "it was never built" + (" in this shadow, which reads that of live" if known.of_live else "")
+    blocked = dict.fromkeys(sorted({*days} - built.keys()), never) | lost
     to_audit = sorted(built.keys() - lost.keys())
     judged, unreadable = _judge_readable(table, to_audit, version, known, workspace, spark)
     at = lake.ledger.next_time(table.name)
@@ -92,9 +93,9 @@ def _audited(
 
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:
-    """The days of the calendar that have an accepted build."""
-    accepted = workspace.lake.latest({table.name: None}).accepted
-    return workspace.calendar.clip(sorted(day for _, day in accepted))
+    """The days of the calendar that have an accepted build in the lake of the workspace."""
+    known = workspace.lake.latest({table.name: None})
+    return workspace.calendar.clip(sorted(day for _, day in known.accepted.keys() - known.of_live))
 
 
 def _relevant(table: Table, days: Sequence[date]) -> Days:

@@ -20,8 +20,8 @@ from backfill_assets.workspace import Workspace
 class Due:
     """The requested days by what is to be done with them. Every day is in exactly one of the first five.
 
-    `unusable`: days whose source cannot be used, and why. `rewritten`: days that do not hold the rows that were accepted: they
-    are written again whatever they come to.
+    `unusable`: days whose source cannot be used, and why. `rewritten`: days that do not hold the rows that were accepted, in a
+    shadow those too that live holds: they are written whatever they come to.
     """
 
     compute: list[date] = field(default_factory=list)
@@ -53,8 +53,8 @@ def days_due(
     files that may be empty or missing.
     """
     calendar, accepted, rewritten = workspace.calendar, builds.accepted, builds.rewritten
-    due = Due(rewritten=[day for name, day in rewritten if name == table.name])
-    delivered = delivered_for(table, days, workspace.area, builds.reference, accept)
+    due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
+    delivered = delivered_for(table, days, workspace.area, builds.accepted, accept)
     for day in sorted(days):
         if (table.name, day) not in accepted and (why := incomplete(table, day, calendar)):
             due.not_due[day] = f"not due yet: {why}"

@@ -121,7 +121,7 @@ def _flat(inputs: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]
 
 def days_up_to_date(table: Table, days: Collection[date], builds: Latest, workspace: Workspace) -> list[date]:
     """Those of `days` whose accepted build is of the code, the inputs and the delivery as they are now."""
-    delivered = delivered_for(table, sorted(days), workspace.area, builds.reference)
+    delivered = delivered_for(table, sorted(days), workspace.area, builds.accepted)
     reader = InputReader(table, builds.accepted, workspace.calendar)
 
     def stands(day: date) -> bool:

@@ -33,20 +33,20 @@ DEFAULT_BOUNDS = RowBounds()
 class RebuiltTable:
     """What a plan rebuilt of one table, and what is live.
 
-    `code` is the planned version, `last` the last build of each planned day, whatever became of it; `accepted` of those that
-    were built, the accepted one. `opened` and `now`: live when the rebuild was begun, and now. `in_shadow`: the days that the
-    rebuilt table has rows of.
+    `code` is the planned version, `accepted` has the accepted builds of the days that the plan built, `unbuilt` the days that
+    are not as they should be, and why. `opened` and `now`: live when the rebuild was begun, and now. `in_shadow`: the days that
+    the rebuilt table has rows of.
     """
 
     table: Table
     plan: str
     code: str
     days: Collection[date]
-    last: Mapping[date, Build]
     accepted: Mapping[date, Build]
     opened: TableDays
     now: TableDays = field(default_factory=TableDays)
     in_shadow: Collection[date] = ()
+    unbuilt: Mapping[date, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ def checklist(
 def lines_of_table(each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: RowBounds = DEFAULT_BOUNDS) -> Iterator[Line]:
     """The lines of one table."""
     name, table = each.name, each.table
-    yield days_built(name, each.days, each.last)
+    yield days_built(name, each.days, each.accepted, each.unbuilt)
     yield planned_code(name, each.code, each.accepted)
     yield row_counts(name, each.accepted, each.opened.accepted, bounds)
     yield from null_shares(name, each.accepted, each.opened.accepted)

@@ -26,19 +26,16 @@ class RowBounds:
     of_usual: Bounds = (0.2, 5.0)
 
 
-def days_built(table: str, days: Collection[date], last: Builds) -> Line:
-    """Every day of the plan is built, and its last build did not fail. `last`: the last build of each day, whatever became of
-    it."""
-    failed = {day: last[day] for day in sorted(days) if day in last and not last[day].succeeded}
-    missing = sorted(day for day in days if day not in last)
-    figures = f"{len(days) - len(failed) - len(missing)} of {len(days)} days built"
-    for day, build in list(failed.items())[:EXAMPLES_SHOWN]:
-        figures += f"; {day} {build.outcome}: {build.message.strip().partition(chr(10))[0]}"
-    if len(failed) > EXAMPLES_SHOWN:
-        figures += f"; {len(failed)} days failed: {ranges(failed)}"
-    if missing:
-        figures += f"; not built: {ranges(missing)}"
-    return _line("days built", table, figures, [*failed, *missing])
+def days_built(table: str, days: Collection[date], rebuilt: Collection[date], unbuilt: Mapping[date, str]) -> Line:
+    """Every day of the plan is as it should be: `rebuilt`, or up to date in live. `unbuilt`: the days that are not, and why."""
+    of_live = len({*days} - {*rebuilt} - unbuilt.keys())
+    figures = f"{len(days) - len(unbuilt) - of_live} of {len(days)} days built"
+    figures += f", {of_live} up to date in live" if of_live else ""
+    for day in sorted(unbuilt)[:EXAMPLES_SHOWN]:
+        figures += f"; {day} {unbuilt[day].strip().partition(chr(10))[0]}"
+    if len(unbuilt) > EXAMPLES_SHOWN:
+        figures += f"; {len(unbuilt)} days are not built: {ranges(unbuilt)}"
+    return _line("days built", table, figures, sorted(unbuilt))
 
 
 def planned_code(table: str, code: str, accepted: Builds) -> Line:

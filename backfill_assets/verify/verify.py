@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from backfill_assets.diff.shadow_compared import shadow_compared
 from backfill_assets.errors import Conflict, UsageError
 from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.ledger import open_table
-from backfill_assets.lake.record import SCHEMA, Build
+from backfill_assets.lake.record import SCHEMA
 from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import day_files
@@ -31,6 +32,8 @@ from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verified import code_of, versions_of
 from backfill_assets.workspace import Workspace
 
+Value = TypeVar("Value")
+
 
 def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], datetime]) -> Verdict:
     """Fill the checklist of a plan that was built in its shadow, and keep the verdict. Nothing else is written.
@@ -47,7 +50,7 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     tables = {table.name: table for table in workspace.tables}
     versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
     lines = checklist(
-        [_rebuilt(tables[name], plan, workspace, state, opened, inside) for name in tables if name in plan.reasons],
+        [_rebuilt(tables[name], plan, workspace, state, opened) for name in tables if name in plan.reasons],
         SideReader(rows_of(live, tables, shadow.base.versions), opened.accepted),
         SideReader(rows_of(shadow, tables, versions), inside.accepted),
         reconciled=workspace.reconciliations,
@@ -83,9 +86,7 @@ def rows_of(
     return rows
 
 
-def _rebuilt(
-    table: Table, plan: Plan, workspace: Workspace, state: ShadowState, opened: Latest, inside: Latest
-) -> RebuiltTable:
+def _rebuilt(table: Table, plan: Plan, workspace: Workspace, state: ShadowState, opened: Latest) -> RebuiltTable:
     name, days, folder = table.name, plan.days_of(table.name), workspace.lake.path(table.name)
     known = workspace.lake.latest({name: None}, SCHEMA.names)
     return RebuiltTable(
@@ -93,11 +94,11 @@ def _rebuilt(
         plan.id,
         plan.code[name],
         sorted(days),
-        last={day: build for day, build in _of(name, inside.last).items() if day in days},
-        accepted={day: build for (of, day), build in state.builds.items() if of == name},
+        accepted=_of(name, state.builds),
         opened=table_days(folder, state.shadow.base.versions.get(name, -1), _of(name, opened.accepted)),
         now=table_days(folder, workspace.lake.version(name), _of(name, known.accepted)),
         in_shadow=_days_in(state.shadow.path(name)),
+        unbuilt=_of(name, state.unbuilt),
     )
 
 
@@ -106,8 +107,8 @@ def _days_in(folder: str) -> set[date]:
     return {day for day, _, _ in day_files(table)} if table else set()
 
 
-def _of(name: str, builds: Mapping[Partition, Build]) -> dict[date, Build]:
-    return {day: build for (of, day), build in builds.items() if of == name}
+def _of(name: str, by_partition: Mapping[Partition, Value]) -> dict[date, Value]:
+    return {day: value for (of, day), value in by_partition.items() if of == name}
 
 
 def _rows_changed(plan: Plan, workspace: Workspace) -> Iterator[Line]:

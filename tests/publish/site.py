@@ -69,13 +69,20 @@ class Site:
         self.plans.note(plan.id, "ended", NOW, ending="done")
         return plan
 
-    def shadow_plan(self, days: Mapping[str, list[date]], reason: str = "", workspace: Workspace | None = None) -> Plan:
-        """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended."""
+    def shadow_plan(
+        self, days: Mapping[str, list[date]], reason: str = "", workspace: Workspace | None = None, *, force: bool = True
+    ) -> Plan:
+        """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended.
+
+        Without `force`, days that live has of the same code and inputs are not built.
+        """
         reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
         code = (
             dict.fromkeys(days, "1") | {name: of for name, of in workspace.code.items() if name in days} if workspace else None
         )
-        plan = Plan(code or dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow"))
+        plan = Plan(
+            code or dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow", force=force)
+        )
         self.plans.keep(plan)
         self.plans.note(plan.id, "started", NOW, who="ada")
         open_shadow(plan, workspace or self.workspace, "ada")

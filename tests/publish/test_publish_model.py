@@ -102,10 +102,11 @@ class AsInMemory(RuleBasedStateMachine):
         if released:
             self._release_live()
 
-    @rule(values=VALUES)
-    def rebuild_in_a_shadow(self, values: dict[date, int]) -> None:
+    @rule(values=VALUES, up_to_date=st.sets(st.sampled_from(DAYS)))
+    def rebuild_in_a_shadow(self, values: dict[date, int], up_to_date: set[date]) -> None:
+        """The days that are `up_to_date` in live belong to the plan, and need no building."""
         before, self.made = self.site.files(), self.made + 1
-        plan = self.site.shadow_plan({A.name: list(values)}, reason=f"plan {self.made}")
+        plan = self.site.shadow_plan({A.name: sorted({*values, *up_to_date})}, reason=f"plan {self.made}", force=False)
         self.site.write(values, into=plan)
         self.shadows.append(ShadowPlan(plan, values, {day: self.model.live[day] for day in values}))
         assert self.site.files() == before

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from backfill_assets.lake.slice import Slice
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
@@ -68,6 +69,21 @@ def test_a_shadow_gives_the_rows_that_live_would_have_and_publishing_makes_live_
     plans.note(plan.id, "ended", datetime.now(UTC), ending="done")
     Publication(plan, built.workspace, "ada").publish("stable", lambda: datetime.now(UTC), lambda state: None)
     assert_same(built, in_live)
+
+
+def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built, in_live):
+    correct(built)
+    plan = plan_of(built, dict.fromkeys(NAMES, FOUR))
+    build_in_shadow(built, plan, NAMES)
+    of_run = {(b.table, b.day) for b in in_live.workspace.lake.ledger.builds(dict.fromkeys(NAMES)) if b.run == "in live"}
+    state = state_of(plan, built.workspace)
+    assert (set(state.builds), state.unbuilt) == (of_run, {})
+    assert 0 < len(of_run) < len(NAMES) * len(FOUR)
+    shadow = workspace_of(plan, built.workspace)
+    for name in NAMES:
+        wanted = Slice(name, built.table(name).partition_by, tuple(FOUR), shadow.lake.version(name))
+        rows, expected = shadow.lake.arrow(wanted), in_live.arrow(name)
+        assert sorted(map(str, rows.select(expected.column_names).to_pylist())) == sorted(map(str, expected.to_pylist())), name
 
 
 def test_days_that_the_plan_does_not_have_are_read_as_live_had_them_when_the_shadow_was_opened(built, in_live):

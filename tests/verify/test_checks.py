@@ -46,7 +46,7 @@ def verdict(of: Table, values=NOW, **changed) -> Verdict:
     live = builds(0, 1, 5, rows=2, nulls={"id": 0, "n": 0})
     built = {**builds(0, rows=2, nulls={"id": 0, "n": 0}), **builds(1, rows=2, nulls={"id": 0, "n": 0}, fingerprint="g")}
     opened = TableDays({at: f"files of {at}" for at in live}, live)
-    known = RebuiltTable(of, "p1", "c1", days(0, 1), built, built, opened, opened, days(0, 1))
+    known = RebuiltTable(of, "p1", "c1", days(0, 1), built, opened, opened, days(0, 1))
     sides = reader(o=LIVE), reader(o=values)
     lines = checklist([replace(known, **changed)], *sides, reconciled=[ids], consumed_by=[report])
     return Verdict("p1", lines, {f"live {TABLE}": 3}, {TABLE: "c1"}, NOON, "ada")
@@ -85,8 +85,7 @@ def test_thresholds_of_no_column_and_what_is_no_threshold_are_refused(drift):
 
 def test_whatever_is_wrong_in_a_rebuild_fails_its_own_line():
     twice = rows([0, 0, 1, 1, 1], id=["a", "b", "a", "a", "b"], n=[1, 2, 3, 3, 4])
-    failed = builds(0) | builds(1, outcome="failed", message="no rows")
-    found = verdict(declared(), twice, code="c2", last=failed, in_shadow=days(0, 1, 2))
+    found = verdict(declared(), twice, code="c2", unbuilt={day(1): "failed: no rows"}, in_shadow=days(0, 1, 2))
     wrong = {name for name, outcome in outcomes(found).items() if outcome == "failed"}
     assert wrong == {"days built", "code version", "unique keys", "days outside the plan", "reconciliation ids"}
     assert found.result == Result.FAILED
@@ -121,8 +120,8 @@ def test_a_verdict_is_shown_with_figures_with_who_accepted_and_with_what_to_type
 
 
 def test_what_failed_is_shown_with_its_days_and_cannot_be_accepted():
-    found = verdict(declared(), last=builds(0))
-    assert f"| days built {TABLE} | failed | 1 of 2 days built; not built: {day(1)} ({day(1)}) |" in markdown(found)
-    assert f"Failed: days built {TABLE}: 1 of 2 days built; not built: {day(1)} ({day(1)})" in markdown(found)
+    found = verdict(declared(), unbuilt={day(1): "missing: never built"})
+    assert f"| days built {TABLE} | failed | 1 of 2 days built; {day(1)} missing: never built ({day(1)}) |" in markdown(found)
+    assert f"Failed: days built {TABLE}: 1 of 2 days built; {day(1)} missing: never built ({day(1)})" in markdown(found)
     assert "What failed is mended and built again, not accepted: by `backfill resume` if days are missing" in markdown(found)
     assert found.lines[0].outcome == Outcome.FAILED

@@ -14,16 +14,19 @@ def summary(line: Line) -> tuple[str, list]:
 
 
 def test_a_plan_is_built_if_each_of_its_days_is():
-    assert days_built(TABLE, days(0, 1), builds(0, 1)) == Line(
+    assert days_built(TABLE, days(0, 1), days(0, 1), {}) == Line(
         f"days built {TABLE}", Outcome.PASSED, "2 of 2 days built", TABLE, ()
     )
+    assert days_built(TABLE, days(0, 1, 2), days(1), {}).figures == "1 of 3 days built, 2 up to date in live"
 
 
 def test_days_that_failed_or_were_never_built_are_named_with_why():
-    last = builds(0, 3) | builds(1, outcome="failed", message="no_nulls: 3 rows\nand where")
-    line = days_built(TABLE, days(0, 1, 2), last)
+    unbuilt = {day(1): "failed: no_nulls: 3 rows\nand where", day(2): "missing: never built"}
+    line = days_built(TABLE, days(0, 1, 2), days(0, 1), unbuilt)
     assert summary(line) == ("failed", days(1, 2))
-    assert line.figures == f"1 of 3 days built; {day(1)} failed: no_nulls: 3 rows; not built: {day(2)}"
+    assert line.figures == f"1 of 3 days built; {day(1)} failed: no_nulls: 3 rows; {day(2)} missing: never built"
+    many = days_built(TABLE, days(*range(5)), [], dict.fromkeys(days(*range(5)), "missing: never built"))
+    assert many.figures.endswith(f"{day(2)} missing: never built; 5 days are not built: {day(0)}..{day(4)}")
 
 
 def test_a_day_of_other_code_than_planned_fails():

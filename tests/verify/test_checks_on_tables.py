@@ -35,7 +35,7 @@ def outcomes(live: Site, shadow: Site, opened: TableDays, version: int) -> dict[
 
     built, in_shadow = accepted(shadow), set(shadow.values())
     table = replace(A, key=["n"])
-    rebuilt = RebuiltTable(table, "p1", "2", PLANNED, built, built, opened, live_days(live), in_shadow)
+    rebuilt = RebuiltTable(table, "p1", "2", PLANNED, built, opened, live_days(live), in_shadow)
     lines = checklist([rebuilt], SideReader(live_rows, {}), SideReader(rebuilt_rows, {}))
     return {line.name.replace(f" {A.name}", ""): line.outcome.value for line in lines}
 
