@@ -12,7 +12,7 @@ import psutil
 from backfill_assets.cli.doctor_servers import listening, servers
 from backfill_assets.cli.finding import Finding, Level
 from backfill_assets.errors import BackfillError, ProjectError
-from backfill_assets.lake.ledger import version_of
+from backfill_assets.lake.delta_table import version_of
 from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
 from backfill_assets.servers.home import dagster_home
 from backfill_assets.servers.listening import is_private

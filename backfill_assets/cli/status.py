@@ -14,7 +14,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.release import not_released_line, reason_values
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.lake.ledger import version_of
+from backfill_assets.lake.delta_table import version_of
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
@@ -49,7 +49,7 @@ def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
     selected = calendar.select(days) if days else calendar.days()
     builds = latest_builds(workspace)
     status = status_of(workspace, tables, selected, latest=builds, running=runs)
-    columns, withheld = column_lines(workspace, tables), why_not_released(workspace, builds)
+    columns, withheld = column_lines(workspace, tables), why_not_released(workspace)
     folders = [workspace.lake.paths.ledger, *map(workspace.lake.path, workspace.names)]
     nothing = "" if any(version_of(folder) >= 0 for folder in folders) else no_lake_line(workspace.settings)
     if as_json:

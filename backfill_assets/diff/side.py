@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.partitioning import other_partitioning
 from backfill_assets.lake.rewritten import data_files

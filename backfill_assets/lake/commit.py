@@ -15,7 +15,8 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.ledger import Ledger, open_table, version_of
+from backfill_assets.lake.delta_table import open_table, table_to_write, version_of
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import COMMITTED, Build
@@ -73,7 +74,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
-    table = open_table(commit.folder)
+    table = table_to_write(commit.folder)
     refuse_other_partitioning(commit.folder, table, commit.column)
     _refuse_other_features(commit.folder, table)
     builds = list(decide())
@@ -90,7 +91,8 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
         if made is None:  # if another writer came first, decide again
             raise
         version = made
-    files = data_files(DeltaTable(commit.folder, version=version), [build.day for build in accepted])
+    written = open_table(commit.folder, version)
+    files = data_files(written, [build.day for build in accepted]) if written else {}
     return [
         replace(build, delta_version=version, data_files=files.get(build.day, "")) if build.outcome in COMMITTED else build
         for build in builds

@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from backfill_assets.lake.columns import delta_schema, differing, merged_schema, undeclared
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.lake.table_state import day_files
 

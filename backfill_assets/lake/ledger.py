@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from backfill_assets.errors import ServiceUnavailable, TableUnreadable
+from backfill_assets.lake.delta_table import open_table, table_to_write
 from backfill_assets.lake.ledger_files import Days, LedgerFiles, Newest
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
@@ -51,7 +51,7 @@ class Ledger:
     # Where nothing is locked (object stores) two may still make the ledger, and the later one's metadata refuse this append.
     @retry(retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(5), reraise=True)
     def _append(self, builds: Sequence[Build]) -> DeltaTable:
-        table = open_table(self.path) or self._create()
+        table = table_to_write(self.path) or self._create()
         write_deltalake(
             table,
             to_arrow(builds),
@@ -103,36 +103,3 @@ class Ledger:
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""
         return self.files().newest(tables)
-
-
-def open_table(path: str, version: int | None = None) -> DeltaTable | None:
-    """The table at `path` at `version` (None: the newest); None if there is none.
-
-    ServiceUnavailable if the store does not answer, TableUnreadable if it has no log that can be read.
-    """
-    try:
-        return DeltaTable(path, version=version)
-    except TableNotFoundError as error:
-        if "PermissionDenied" in str(error):  # which the library takes for a table that is not there
-            raise ServiceUnavailable(f"{path} may not be read by this user. Correct its permissions.") from None
-        return None
-    except DeltaError as error:
-        if version is not None and "not the same as the specified end version" in str(error):
-            raise TableUnreadable(f"The log of the Delta table {path} does not have version {version} (any more).") from None
-        raise TableUnreadable(
-            f"The Delta table {path} cannot be read: {str(error).splitlines()[0][:300]}. Nothing was written to "
-            "it. Restore its folder from a copy, or move it away: then a table's days can be built again, and the ledger is "
-            "put together from the commits of the tables (`backfill reconcile --repair`)."
-        ) from None
-    except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
-        if "://" not in path:
-            raise
-        raise ServiceUnavailable(
-            f"{path} cannot be opened: {str(error)[:300]} Correct BACKFILL_LAKE or the credentials."
-        ) from None
-
-
-def version_of(path: str) -> int:
-    """The newest version of a Delta table; -1 where there is none."""
-    table = open_table(path)
-    return -1 if table is None else int(table.version())

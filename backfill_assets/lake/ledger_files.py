@@ -12,9 +12,11 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from backfill_assets.calendar import Partition
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.record import SCHEMA
 
@@ -59,6 +61,11 @@ class LedgerFiles:
                 parts.append(dataset.to_table(columns=list(columns) if columns else None, filter=in_days))
         schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def built_after(self, at: datetime) -> set[Partition]:
+        """The partitions of which a build or an audit was recorded later than `at`."""
+        rows = self.rows(["table", "day", "at"])
+        return set(zip(*rows.filter(pc.greater(rows["at"], at)).select(["table", "day"]).to_pydict().values(), strict=True))
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""

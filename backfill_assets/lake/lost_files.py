@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.partitioning import other_partitioning
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile, files_of

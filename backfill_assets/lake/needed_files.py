@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.paths import files_in
 
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileType, copy_files
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile, files_of
 

@@ -11,7 +11,8 @@ from datetime import date, datetime
 from typing import Any
 
 from backfill_assets.lake.commits import read_commits
-from backfill_assets.lake.ledger import Ledger, open_table, version_of
+from backfill_assets.lake.delta_table import open_table, version_of
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build

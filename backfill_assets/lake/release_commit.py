@@ -13,7 +13,8 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from backfill_assets.errors import Conflict, ServiceUnavailable
-from backfill_assets.lake.ledger import COMPACT_EVERY, open_table
+from backfill_assets.lake.delta_table import open_table, table_to_write
+from backfill_assets.lake.ledger import COMPACT_EVERY
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.release import SCHEMA, Release, to_arrow
@@ -39,7 +40,7 @@ def commit_after(
     refusal: Exception | None = None
     for _ in range(ATTEMPTS):
         try:
-            table = open_table(path) or _create(root)
+            table = table_to_write(path) or _create(root)
             files = ReleaseFiles(path, table)
             if (there := files.row(release.number)) or (after and not files.row(after.number)):
                 if there and there["token"] == token:

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaProtocolError
 from pyarrow.fs import FileType
 
 from backfill_assets.errors import TableUnreadable, UsageError
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.slice import condition

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.release import CANDIDATE, POINTED, RETIRED, STABLE, SWITCHED, Release, TableVersion, from_row
 from backfill_assets.lake.release_commit import commit_after

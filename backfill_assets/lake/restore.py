@@ -15,8 +15,8 @@ from pyarrow.fs import FileType
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import nullable, type_words
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile, files_of
 

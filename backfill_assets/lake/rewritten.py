@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.table_state import TableState, day_files, read_state

@@ -5,7 +5,7 @@ from datetime import date
 
 import pyarrow as pa
 
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 
 
 def rows_at(folder: str, version: int, column: str, days: Iterable[date], columns: Sequence[str] | None = None) -> pa.Table:

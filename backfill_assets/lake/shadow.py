@@ -18,9 +18,9 @@ from pyarrow.fs import FileType
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.latest import COLUMNS, Latest, latest
-from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.lake.record import Build

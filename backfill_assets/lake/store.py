@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake import lost_files
+from backfill_assets.lake.delta_table import version_of
 from backfill_assets.lake.latest import COLUMNS, Latest, latest
-from backfill_assets.lake.ledger import Ledger, version_of
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.commits import read_commits
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import Key, builds_of, is_ours, key
 
@@ -130,12 +130,14 @@ def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterabl
 def _changed(path: str, before: int, after: int) -> frozenset[date]:
     """The days whose files differ between two versions; none if the log has not kept the earlier one."""
     try:
-        files = [
-            {(day, file) for day, file, _ in day_files(DeltaTable(path, version=v))} if v >= 0 else set()
-            for v in (before, after)
-        ]
-    except DeltaError:
+        return differing_days(*(open_table(path, version) if version >= 0 else None for version in (before, after)))
+    except TableUnreadable:
         return frozenset()
+
+
+def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozenset[date]:
+    """The days of which two versions of a table (None: there was none) list other files."""
+    files = [{(day, file) for day, file, _ in day_files(table)} if table else set() for table in (one, other)]
     return frozenset(day for day, _ in files[0] ^ files[1])
 
 

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
 from backfill_assets.errors import BackfillError
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table, table_to_write
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
 from backfill_assets.lake.paths import Paths, files_in
@@ -117,7 +117,7 @@ def small_files(table: DeltaTable) -> dict[date, int]:
 
 def _compact(folder: str, days: Iterable[date]) -> None:
     """Write the files of these days together, in one commit, which leaves the rows as they are."""
-    table, named = open_table(folder), [day.isoformat() for day in days]
+    table, named = table_to_write(folder), [day.isoformat() for day in days]
     if table is None or not named:
         return
     filters: Any = [(table.metadata().partition_columns[0], "in", named)]

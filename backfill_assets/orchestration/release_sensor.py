@@ -26,7 +26,6 @@ from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.release_report import CHECK, RELEASES, days_of, described, evaluation, materialization
 from backfill_assets.orchestration.unfinished import unfinished_runs
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.reasons import FAILURES
 from backfill_assets.publish.release_live import Decision, Released, Withheld, release_live, why_not_released
@@ -70,7 +69,7 @@ def release_check(workspace: Workspace) -> AssetChecksDefinition:
 
     @asset_check(asset=RELEASES, name=CHECK, description=PROMISE)
     def live_is_released() -> AssetCheckResult:
-        reasons = why_not_released(workspace, latest_builds(workspace))
+        reasons = why_not_released(workspace)
         failures = [str(reason) for reason in reasons if reason.cause in FAILURES]
         return AssetCheckResult(passed=not failures, description=described(failures), metadata=days_of(reasons))
 

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from backfill_assets.calendar import Calendar, one_range, ranges
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.columns import ColumnChanges, changes
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.partitioning import other_partitioning
 from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.chunks import Chunk

@@ -7,6 +7,7 @@ from itertools import chain
 from backfill_assets.calendar import Calendar, Partition, ranges
 from backfill_assets.errors import Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan import history
@@ -39,12 +40,12 @@ class Planned:
     unusable: Mapping[Partition, str] = field(default_factory=dict)
 
 
-def latest_builds(workspace: Workspace, plan: str = "") -> Latest:
-    """The latest builds of every partition of the workspace's tables, which of them somebody else wrote to since, and which
-    partitions `plan` has built."""
-    builds = workspace.lake.latest(dict.fromkeys(workspace.names), plan=plan)
-    now = dict.fromkeys(workspace.names)
-    return replace(builds, rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, now))
+def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
+    """The latest builds of these tables and days (None: of every partition of the workspace), which of them somebody else
+    wrote to since, and which partitions `plan` has built."""
+    of = dict.fromkeys(workspace.names) if days is None else days
+    builds = workspace.lake.latest(of, plan=plan)
+    return replace(builds, rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, dict.fromkeys(of)))
 
 
 def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
 from backfill_assets.lake.store import Lake

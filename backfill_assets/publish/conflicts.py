@@ -6,8 +6,8 @@ from datetime import date
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root

@@ -7,11 +7,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
-from backfill_assets.lake.last_commit import last_commit
+from deltalake import DeltaTable
+
+from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.delta_table import last_commit, open_table
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.release import POINTED, RETIRED, STABLE, SWITCHED, Release, TableVersion
 from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.table_state import differing_days
+from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 
@@ -48,6 +54,36 @@ def live_state(workspace: Workspace) -> LiveState:
     newest, plans = Releases(root).newest(), Plans(root)
     live, half = live_tables(workspace, newest), tuple(plans.half_published())
     return LiveState(newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half)
+
+
+def changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date]:
+    """The days of one table of which other files are in live than were released.
+
+    All of its days, where it was not released, or where the log does not have that version any more.
+    """
+    released = state.newest.tables.get(table) if state.newest else None
+    try:
+        before = opened(workspace, released)
+    except TableUnreadable:
+        before = None
+    return differing_days(before, opened(workspace, state.tables.get(table)))
+
+
+def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | None:
+    return open_table(workspace.lake.path(version.path), version.version) if version else None
+
+
+def builds_since(workspace: Workspace, state: LiveState) -> Latest:
+    """The latest builds of what was built, audited or written by anybody since tables were last released, and of what it reads.
+
+    What was released before that is as it was then, so that it takes as long as there are changes, not years.
+    """
+    days: dict[str, set[date]] = {name: set(changed_days(workspace, state, name)) for name in state.changed}
+    graph = workspace.graph
+    for partition in workspace.lake.ledger.files().built_after(state.since):
+        for name, day in (partition, *graph.reads(partition)) if partition[0] in workspace.names else ():
+            days.setdefault(name, set()).add(day)
+    return latest_builds(workspace, days=days)
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:

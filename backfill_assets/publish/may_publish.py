@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.ledger import open_table
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.publish.conflicts import ShadowState
@@ -85,10 +84,8 @@ def refuse_unreleased(
     reasons = running(workspace.lake.root, runs, but=publication)
     if not reasons:
         others = replace(state, half_published=tuple(each for each in state.half_published if each != plan.id))
-        # Where live is as it was released, nothing of it failed or waits; the ledger of years is not read for that.
-        withheld = (
-            why_withheld(workspace, others, latest_builds(workspace)) if state.changed else pointed_back(workspace, state)
-        )
+        # Where live is as it was released, nothing of it failed or waits.
+        withheld = why_withheld(workspace, others) if state.changed else pointed_back(workspace, state)
         reasons = [reason for reason in withheld if _is_of_others(reason, plan)]
     if reasons:
         half = f"Plan {plan.id} is in live and not released" if plan.id in state.half_published else NOT_PUBLISHED[:-1]

@@ -5,21 +5,15 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
-from deltalake import DeltaTable
-
 from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.release import TableVersion
-from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.running_steps import running_steps
-from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import ROLLING_BACK, Plans
-from backfill_assets.publish.live import LiveState
+from backfill_assets.publish.live import LiveState, builds_since, changed_days, opened
 from backfill_assets.workspace import Workspace
 
 
@@ -96,18 +90,19 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
             yield Reason(Cause.PLAN, why)
 
 
-def failures(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:
+def failures(workspace: Workspace, state: LiveState) -> list[Reason]:
     """The days that are not as they should be since the last release; those that it was released with are not named again.
 
     A day failed if its latest attempt did, of any table: a run of several tables is released whole. It is not as it was built
     if its table has other files of it than are recorded.
     """
+    builds = builds_since(workspace, state)
     failed = {
         partition: build.message.strip().partition("\n")[0]
         for partition, build in builds.last.items()
         if not build.succeeded and build.at > state.since and not _is_put_back(build, builds, workspace)
     }
-    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(workspace.lake, state, builds))]
+    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds))]
 
 
 def _is_put_back(failed: Build, builds: Latest, workspace: Workspace) -> bool:
@@ -124,28 +119,16 @@ def _made_from(build: Build) -> tuple[object, ...]:
     return build.code_version, build.delivered, build.inputs
 
 
-def _rewritten(lake: Lake, state: LiveState, builds: Latest) -> dict[Partition, str]:
+def _rewritten(workspace: Workspace, state: LiveState, builds: Latest) -> dict[Partition, str]:
     """The partitions of changed tables that hold what no build has accepted, and did not hold it at the last release."""
-    released, found = state.newest.tables if state.newest else {}, dict[Partition, str]()
+    found = dict[Partition, str]()
     for name in state.changed:
-        table = _opened(lake, state.tables[name])
-        days = {day for day, _, _ in day_files(table)} if table else set()
-        suspected = {day: UNRECORDED for day in days if (name, day) not in builds.accepted}
-        suspected |= {day: why for (of, day), why in builds.rewritten.items() if of == name}
-        now, before = (_files(each, suspected) for each in (table, _opened(lake, released.get(name)) if suspected else None))
-        for day, why in suspected.items():
-            audit = builds.compared.get((name, day))
-            if now.get(day) != before.get(day) or (audit and audit.at > state.since):
-                found[name, day] = why
+        table, changed = opened(workspace, state.tables[name]), changed_days(workspace, state, name)
+        filled = {day for day, _, _ in day_files(table, changed)} if table else set()
+        found |= {(name, day): UNRECORDED for day in filled if (name, day) not in builds.accepted}
+        audited = {day for (of, day), audit in builds.compared.items() if of == name and audit.at > state.since}
+        found |= {(of, day): why for (of, day), why in builds.rewritten.items() if of == name and day in changed | audited}
     return found
-
-
-def _opened(lake: Lake, version: TableVersion | None) -> DeltaTable | None:
-    return open_table(lake.path(version.path), version.version) if version else None
-
-
-def _files(table: DeltaTable | None, days: Iterable[date]) -> Mapping[date, str]:
-    return data_files(table, days) if table else {}
 
 
 def _by_reason(cause: Cause, partitions: Mapping[Partition, str]) -> Iterator[Reason]:

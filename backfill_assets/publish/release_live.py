@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from backfill_assets.errors import Conflict, TableUnreadable
-from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.release import LIVE, STABLE, Release
 from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.publish.live import LiveState, following, live_state, live_tables
 from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, failures, open_plans, running
 from backfill_assets.workspace import Workspace
@@ -68,7 +66,7 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iter
     # After the versions were read: what is running by now may have failed, or written, before it is asked what failed.
     if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
-    if reasons := why_withheld(workspace, state, latest_builds(workspace)):
+    if reasons := why_withheld(workspace, state):
         return Withheld(tuple(reasons))
     named = reason or f"changed: {', '.join(state.changed)}"
     return _release(workspace, state, following(state.newest, Releases(workspace.lake.root)), who, named)
@@ -86,25 +84,25 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: I
         return NothingNew(state.newest)
     if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
-    reasons = why_withheld(workspace, state, latest_builds(workspace)) if state.changed else []
+    reasons = why_withheld(workspace, state) if state.changed else []
     despite = tuple(each for each in reasons if each.cause in (*FAILURES, Cause.PLAN))
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
     decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision
 
 
-def why_not_released(workspace: Workspace, builds: Latest) -> list[Reason]:
+def why_not_released(workspace: Workspace) -> list[Reason]:
     """Why live is not released; nothing if it is released or will be next, and nothing while steps are running."""
     try:
         state = live_state(workspace)
     except TableUnreadable as error:
         return [Reason(Cause.UNREADABLE, str(error))]
-    return why_withheld(workspace, state, builds) if state.changed and not running(workspace.lake.root) else []
+    return why_withheld(workspace, state) if state.changed and not running(workspace.lake.root) else []
 
 
-def why_withheld(workspace: Workspace, state: LiveState, builds: Latest) -> list[Reason]:
+def why_withheld(workspace: Workspace, state: LiveState) -> list[Reason]:
     """Why live, which has changed, is not released although nothing is running; nothing if it can be."""
-    return [*open_plans(workspace.lake.root, state), *failures(workspace, state, builds), *pointed_back(workspace, state)]
+    return [*open_plans(workspace.lake.root, state), *failures(workspace, state), *pointed_back(workspace, state)]
 
 
 def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:

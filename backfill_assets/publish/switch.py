@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import Guarded, TableUnreadable, UsageError
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.release import STABLE, Release, TableVersion
 from backfill_assets.lake.releases import NONE_YET, Releases
 from backfill_assets.lake.table_state import day_files

@@ -14,7 +14,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import InputsChanged, NotRecorded, UsageError
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running

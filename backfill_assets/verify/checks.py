@@ -71,9 +71,17 @@ def checklist(
 
 
 def lines_of_table(each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: RowBounds = DEFAULT_BOUNDS) -> Iterator[Line]:
-    """The lines of one table."""
+    """The lines of one table. Where the plan built no day of it, live has its rows already, and there is nothing to compare."""
+    yield days_built(each.name, each.days, each.accepted, each.unbuilt)
+    if each.accepted:
+        yield from _lines_of_rows(each, live, rebuilt, bounds)
+    yield outside_days(each.name, each.plan, each.days, each.opened, each.now, each.in_shadow)
+    if each.accepted:
+        yield changes(each.name, each.accepted, each.opened.accepted)
+
+
+def _lines_of_rows(each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: RowBounds) -> Iterator[Line]:
     name, table = each.name, each.table
-    yield days_built(name, each.days, each.accepted, each.unbuilt)
     yield planned_code(name, each.code, each.accepted)
     yield row_counts(name, each.accepted, each.opened.accepted, bounds)
     yield from null_shares(name, each.accepted, each.opened.accepted)
@@ -81,5 +89,3 @@ def lines_of_table(each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: Ro
     columns = [column for column in types_of(table.columns) if column != table.partition_by]
     changed = changed_days(each.accepted, each.opened.accepted)
     yield from drift_of_columns(name, columns, changed, live, rebuilt, table.drift)
-    yield outside_days(name, each.plan, each.days, each.opened, each.now, each.in_shadow)
-    yield changes(name, each.accepted, each.opened.accepted)

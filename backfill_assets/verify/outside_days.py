@@ -6,7 +6,7 @@ from datetime import date
 from enum import StrEnum
 
 from backfill_assets.calendar import ranges
-from backfill_assets.lake.ledger import open_table
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.rewritten import data_files, rewritten
 from backfill_assets.lake.table_state import day_files

@@ -12,8 +12,8 @@ from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.shadow_compared import shadow_compared
 from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.latest import Latest, latest
-from backfill_assets.lake.ledger import open_table
 from backfill_assets.lake.record import SCHEMA
 from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake

@@ -16,6 +16,7 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
+from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table as Drawn
 
@@ -100,6 +101,7 @@ def lake_of(root: Path, count: int, days: int, rows: int) -> Workspace:
     workspace = workspace_on(tables(count), Calendar(FIRST, days_from(days - 1, 1)[0]), str(root))
     for table in workspace.tables:
         write(workspace.lake, table.name, days_from(0, days), rows, 1)
+        DeltaTable(workspace.lake.path(table.name)).create_checkpoint()  # as a table that was built day by day has one
     return workspace
 
 

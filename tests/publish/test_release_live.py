@@ -1,12 +1,14 @@
 """When live is released by itself, why it is withheld, in which words, and that it is released once that is mended."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from backfill_assets.lake.release import CANDIDATE, STABLE, TableVersion
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.publish.live import builds_since, live_state
 from backfill_assets.publish.reasons import Cause
 from backfill_assets.publish.release_live import (
     MEANWHILE,
@@ -211,7 +213,7 @@ def test_a_table_that_cannot_be_read_withholds_and_is_named(lake):
     decision = decide(lake)
     assert f"The Delta table {lake.root}/{A} cannot be read" in words(decision)[0]
     assert [reason.cause for reason in decision.failures] == [Cause.UNREADABLE]
-    assert why_not_released(lake.workspace, latest_builds(lake.workspace)) == list(decision.reasons)
+    assert why_not_released(lake.workspace) == list(decision.reasons)
 
 
 def test_what_is_written_while_it_is_decided_is_not_released(lake):
@@ -239,9 +241,21 @@ def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):
     assert [(each.number, each.who) for each in lake.releases.all()] == [(1, "the sensor"), (2, "ben")]
 
 
+def test_only_what_was_built_or_written_since_the_release_is_looked_at(lake):
+    def looked_at() -> set[tuple[str, date]]:
+        return set(builds_since(lake.workspace, live_state(lake.workspace)).last)
+
+    assert looked_at() == set()
+    lake.build(A, 1, rows=2)
+    lake.fail(B, 2)
+    assert looked_at() == {(A, day(1)), (B, day(2)), *lake.workspace.graph.reads((B, day(2)))}
+    DeltaTable(str(lake.root / A)).delete(f"outage_day = '{day(0)}'")
+    assert (A, day(0)) in looked_at()
+
+
 def test_status_names_what_withholds_and_not_what_is_released_next(lake):
     def why():
-        return list(map(str, why_not_released(lake.workspace, latest_builds(lake.workspace))))
+        return list(map(str, why_not_released(lake.workspace)))
 
     assert why() == []
     lake.build(A, 1, rows=2)

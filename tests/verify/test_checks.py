@@ -67,6 +67,11 @@ def test_a_rebuild_that_moved_a_column_needs_one_decision_and_passes_with_it():
     assert found.accept(f"drift {TABLE}.n", who="ada", reason="ten were forgotten", at=NOON).passed
 
 
+def test_a_table_of_which_nothing_was_built_has_no_figures_to_compare():
+    found = verdict(declared(), accepted={}, in_shadow=())
+    assert outcomes(found) == {"days built": "passed", "days outside the plan": "passed"}
+
+
 def test_the_thresholds_declared_with_the_table_are_its_own():
     assert verdict(declared(drift={"n": DriftThresholds(warn=9)})).passed
     assert outcomes(verdict(declared(drift={"n": DriftThresholds(fail=0.25)})))["drift.n"] == "failed"

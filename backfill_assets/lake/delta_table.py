@@ -1,0 +1,124 @@
+"""Opening the log of a Delta table with `deltalake`. No Spark.
+
+One act looks at the same few tables many times over. On a local disk a table that was opened is therefore kept, and opened
+anew once there is another newest commit; in an object store, listing the log costs as much as opening the table.
+"""
+
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from backfill_assets.errors import ServiceUnavailable, TableUnreadable
+
+# Tables that are kept open: those of one act, at a few versions each.
+KEPT = 64
+
+
+class _Commit(NamedTuple):
+    """The file of one commit in a log on a local disk; another one if the table was deleted and made anew."""
+
+    table: str
+    file: str
+    inode: int
+    changed_ns: int
+
+
+class _KeptTable(DeltaTable):
+    """A table at the version at which it was opened, for reading. The list of its files is put together once."""
+
+    _files: dict[bool, Any] | None = None
+
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        self._files = {} if self._files is None else self._files
+        if flatten not in self._files:
+            self._files[flatten] = super().get_add_actions(flatten)
+        return self._files[flatten]
+
+
+_kept: OrderedDict[_Commit, DeltaTable] = OrderedDict()
+_lock = Lock()
+
+
+def open_table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The table at `path` at `version` (None: the newest), for reading; None if there is none.
+
+    ServiceUnavailable if the store does not answer, TableUnreadable if it has no log that can be read.
+    """
+    commit = _commit_file(path, version)
+    with _lock:
+        table = _kept.get(commit) if commit else None
+    if table is None:
+        table = _open(_KeptTable, path, version)
+    if table and commit and table.version() == int(commit.file[:20]):  # else another commit came in between
+        with _lock:
+            _kept[commit] = table
+            _kept.move_to_end(commit)
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+    return table
+
+
+def table_to_write(path: str) -> DeltaTable | None:
+    """The table at `path` as it is now, opened for the caller alone: `deltalake` changes what it writes with.
+
+    Raises as `open_table` does.
+    """
+    return _open(DeltaTable, path, None)
+
+
+def version_of(path: str) -> int:
+    """The newest version of a Delta table; -1 where there is none."""
+    table = open_table(path)
+    return -1 if table is None else int(table.version())
+
+
+def last_commit(path: str) -> str:
+    """Another text for each version of the Delta table at `path`; "" where there is none. Opens none on a local disk."""
+    return str(version_of(path)) if "://" in path else _newest_file(path)
+
+
+def _commit_file(path: str, version: int | None) -> _Commit | None:
+    """The file of a commit (None: of the newest); None if it is not known, or not on a local disk."""
+    if "://" in path:
+        return None
+    name = _newest_file(path) if version is None else f"{version:020d}.json"
+    try:
+        of_file = Path(path, "_delta_log", name).stat()
+    except OSError:
+        return None
+    return _Commit(path, name, of_file.st_ino, of_file.st_mtime_ns) if name else None
+
+
+def _newest_file(path: str) -> str:
+    try:
+        names = [file.name for file in Path(path, "_delta_log").iterdir()]
+    except OSError:
+        return ""
+    return max((name for name in names if name[:20].isdigit() and name[20:] == ".json"), default="")
+
+
+def _open(kind: type[DeltaTable], path: str, version: int | None) -> DeltaTable | None:
+    try:
+        return kind(path, version=version)
+    except TableNotFoundError as error:
+        if "PermissionDenied" in str(error):  # which the library takes for a table that is not there
+            raise ServiceUnavailable(f"{path} may not be read by this user. Correct its permissions.") from None
+        return None
+    except DeltaError as error:
+        if version is not None and "not the same as the specified end version" in str(error):
+            raise TableUnreadable(f"The log of the Delta table {path} does not have version {version} (any more).") from None
+        raise TableUnreadable(
+            f"The Delta table {path} cannot be read: {str(error).splitlines()[0][:300]}. Nothing was written to "
+            "it. Restore its folder from a copy, or move it away: then a table's days can be built again, and the ledger is "
+            "put together from the commits of the tables (`backfill reconcile --repair`)."
+        ) from None
+    except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
+        if "://" not in path:
+            raise
+        raise ServiceUnavailable(
+            f"{path} cannot be opened: {str(error)[:300]} Correct BACKFILL_LAKE or the credentials."
+        ) from None

@@ -1,0 +1,89 @@
+"""Tables that are kept open are as they are on disk: after any commit, by anybody, and after they were made anew."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake import delta_table
+from backfill_assets.lake.delta_table import KEPT, last_commit, open_table, table_to_write, version_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    delta_table._kept.clear()
+    yield
+    delta_table._kept.clear()
+
+
+def write(folder: Path, n: int, mode: str = "append") -> None:
+    write_deltalake(str(folder), pa.table({"n": [n]}), mode=mode)  # type: ignore[call-overload]
+
+
+def files(table: DeltaTable | None) -> int:
+    assert table is not None
+    return int(pa.table(table.get_add_actions(flatten=True)).num_rows)
+
+
+def test_a_table_is_opened_once_for_each_version(tmp_path: Path) -> None:
+    write(tmp_path / "t", 1)
+    first = open_table(str(tmp_path / "t"))
+    assert first is not None
+    assert open_table(str(tmp_path / "t")) is first is open_table(str(tmp_path / "t"), 0)
+    assert first.get_add_actions(flatten=True) is first.get_add_actions(flatten=True)
+    write(tmp_path / "t", 2)
+    second = open_table(str(tmp_path / "t"))
+    assert second is not first
+    assert (files(second), files(first), files(open_table(str(tmp_path / "t"), 0))) == (2, 1, 1)
+    assert version_of(str(tmp_path / "t")) == 1
+
+
+def test_a_table_that_was_made_anew_is_not_the_one_that_was_kept(tmp_path: Path) -> None:
+    write(tmp_path / "t", 1)
+    before = open_table(str(tmp_path / "t"))
+    assert before is not None
+    shutil.rmtree(tmp_path / "t")
+    assert open_table(str(tmp_path / "t")) is None
+    assert version_of(str(tmp_path / "t")) == -1
+    write(tmp_path / "t", 1)
+    after = open_table(str(tmp_path / "t"))
+    assert after is not None
+    assert after.metadata().id != before.metadata().id
+
+
+def test_a_commit_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path / "t", 1)
+    open_table(str(tmp_path / "t"))
+    (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_text("not a commit\n")
+    with pytest.raises(TableUnreadable):
+        open_table(str(tmp_path / "t"))
+
+
+def test_whoever_writes_has_a_table_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "t", 1)
+    kept, own = open_table(str(tmp_path / "t")), table_to_write(str(tmp_path / "t"))
+    assert own is not None
+    write_deltalake(own, pa.table({"n": [2]}), mode="append")
+    assert (own.version(), files(kept)) == (1, 1)
+    assert not any(table is own for table in delta_table._kept.values())
+
+
+def test_as_many_tables_are_kept_as_one_act_looks_at(tmp_path: Path) -> None:
+    for n in range(KEPT + 2):
+        write(tmp_path / "t", n)
+        open_table(str(tmp_path / "t"))
+    assert len(delta_table._kept) == KEPT
+    assert files(open_table(str(tmp_path / "t"), 0)) == 1  # opened again
+
+
+def test_the_last_commit_is_another_text_after_every_commit(tmp_path: Path) -> None:
+    seen = [last_commit(str(tmp_path / "t"))]
+    for n in range(3):
+        write(tmp_path / "t", n)
+        seen.append(last_commit(str(tmp_path / "t")))
+    assert seen[0] == ""
+    assert len(set(seen)) == 4
