@@ -160,6 +160,13 @@ def test_no_file_is_longer_than_an_idea():
     assert long == {}
 
 
+def test_every_job_is_executed_by_a_test_of_its_own():
+    jobs = {path.name for path in (PACKAGE / "orchestration").glob("*_job.py")}
+    tested = {path.name.removeprefix("test_") for path in (PROJECT / "tests" / "orchestration").glob("test_*_job.py")}
+    assert jobs
+    assert jobs <= tested
+
+
 def test_the_top_level_holds_nothing_else():
     names = {path.relative_to(PROJECT).parts[0] for path in tracked()}
     assert {name for name in names if not name.startswith(".")} <= TOP

@@ -10,7 +10,7 @@ import typer
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import is_answered, terminal
-from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
@@ -30,8 +30,6 @@ NEXT_RELEASE = (
 
 
 def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> int:
-    if not plan_id:
-        raise UsageError("Which plan? Nothing was restored. Name one; `backfill list` shows them.")
     workspace, console = open_workspace(), terminal(stderr=as_json)
     plans = Plans(workspace.lake.root)
     plan = plans.read(plans.full_id(plan_id))

@@ -12,7 +12,7 @@ from backfill_assets.diff.versions_compared import releases_compared, tables_com
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.shadow import workspace_of
-from backfill_assets.plan.store import Plans
+from backfill_assets.plan.store import DISCARDED, Plans
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -43,6 +43,8 @@ class Comparison:
             if "/" in self.first:
                 raise UsageError(f"Which day of {self.first}? Nothing was compared. Type it after the table: YYYY-MM-DD.")
             plan = plans.read(resolve_shadow_id(self.first, plans))
+            if plans.state(plan.id) == DISCARDED:
+                raise UsageError(f"Plan {plan.id} was discarded: what it had built is deleted. Nothing was compared.")
             compared = shadow_compared if workspace_of(plan, workspace) is not workspace else plan_compared
             return compared(plan, workspace, *self._limits(workspace))
         if self.target or (self.partitions and "/" not in self.second):

@@ -19,6 +19,8 @@ RETIRED = "retired"
 SWITCHED = "switch"
 # The kind of a release of live as it stood, and its tables' own versions.
 LIVE = "live"
+# Releases of these kinds have the tables of the release before them.
+WITHOUT_OWN_TABLES = frozenset({POINTED, RETIRED, SWITCHED})
 
 SCHEMA = pa.schema(
     [
@@ -67,6 +69,11 @@ class Release:
     def version(self, name: str) -> TableVersion | None:
         """What readers get who read the table `name`; None if the release does not have it."""
         return self.tables.get(self.switches.get(name, name))
+
+    @property
+    def has_own_tables(self) -> bool:
+        """Whether tables were released with it; else those of the release before it stayed."""
+        return self.kind not in WITHOUT_OWN_TABLES
 
     def changed(self, before: "Release | None") -> list[str]:
         """The tables that are at another version, or in another place, than in the release `before`; None: all."""

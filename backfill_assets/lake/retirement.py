@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_assets.errors import Conflict
-from backfill_assets.lake.release import POINTED, RETIRED, Release
+from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
 
 # So many of the last releases of tables stay, however old they are: where little is released, somebody still goes back to one.
@@ -29,7 +29,7 @@ def kept_releases(releases: Sequence[Release], since: datetime) -> Kept:
     """
     if not releases:
         return Kept(None, (), ())
-    newest, of_tables = releases[-1], [release for release in releases if release.kind not in (POINTED, RETIRED)]
+    newest, of_tables = releases[-1], [release for release in releases if release.has_own_tables]
     wanted = {release.number for release in of_tables[-ALWAYS_KEPT:]}
     for number, release in enumerate(releases):
         until = releases[number + 1].at if number + 1 < len(releases) else None

@@ -38,7 +38,7 @@ def verify_job(workspace: Workspace) -> JobDefinition:
                 verdict = verify(plan, workspace, who=who, now=utc_now)
         metadata: dict[str, Any] = {
             "plan": plan.id,
-            "verdict": verdict.result,
+            "verdict": verdict.result.value,
             "checklist": MetadataValue.md(markdown(verdict)),
         }
         message = "\n".join(ending_lines(verdict))

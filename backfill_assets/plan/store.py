@@ -73,7 +73,9 @@ class Plans:
             raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was started. {plans}.")
 
     def full_id(self, beginning: str) -> str:
-        """The id that begins so; UsageError if none does, or several do."""
+        """The id that begins so; UsageError if none does, or several do, or nothing is named."""
+        if not beginning.strip():
+            raise UsageError("Which plan? Nothing was done. Name one; `backfill list` shows them.")
         matching = [plan_id for plan_id in self.ids() if plan_id.startswith(beginning)]
         if len(matching) > 1:
             raise UsageError(f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was started. Type more of it.")

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.delta_table import last_commit, open_table
 from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.release import POINTED, RETIRED, STABLE, SWITCHED, Release, TableVersion
+from backfill_assets.lake.release import STABLE, Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.table_state import differing_days
 from backfill_assets.plan.make import latest_builds
@@ -88,7 +88,7 @@ def builds_since(workspace: Workspace, state: LiveState) -> Latest:
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:
     """When tables were released last: pointing a channel elsewhere, switching, or retiring releases, releases none."""
-    while newest and newest.kind in (POINTED, RETIRED, SWITCHED) and newest.number > 1:
+    while newest and not newest.has_own_tables and newest.number > 1:
         newest = releases.get(newest.number - 1)
     return newest.at if newest else datetime.min.replace(tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from datetime import date
 
 from deltalake import DeltaTable
 
-from backfill_assets.calendar import ranges
+from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import Guarded, TableUnreadable, UsageError
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.release import STABLE, Release, TableVersion
@@ -71,7 +71,7 @@ class Switch:
         days = sorted(_days(tables[0]) - _days(tables[1]))
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
-            build = f" Build them: `backfill plan --target {after.path} --partitions {ranges(days)}`." if days else ""
+            build = f" Build them: `backfill plan --target {after.path} --partitions {days_as_typed(days)}`." if days else ""
             raise Guarded(
                 f"Readers of {self.name} would miss something in {after.path}: {'; '.join(losses)}. {NOTHING}{build} If it is "
                 f"meant: `backfill switch {self.name} --to {self.to} --channel {self.channel} --allow-breaking`."

@@ -1,22 +1,15 @@
-"""Drift: how far the values of a column have moved from a reference, in two figures. No Spark.
+"""Drift: how far the values of a column have moved from a reference, in two figures (`distances`). No Spark.
 
-The population stability index is the sum over bins of (q - p) ln(q / p), p and q being the shares of the reference's and of the
-current rows in a bin (Siddiqi, Credit Risk Scorecards, 2006). It is 0 for equal shares, symmetric in them, and has no upper
-bound. Bins are
+The population stability index has as bins
 
 - of numbers and times, the ten between the deciles of the reference (fewer where deciles coincide), the outer ones open; of at
   most ten different values in the reference, each of these, and one bin for all others;
 - of text, booleans and days, each value;
 - in either case one for nulls, and one for NaN.
 
-A bin that is empty on one side counts there as half a row, as in weights of evidence (SAS, HPBIN, WOEADJUST=0.5): of few rows,
-a fixed small share would make one row that is gone look like another population. A bin that is empty on both counts nothing.
-
-The distance is between 0 and 1: of numbers and times the two-sample Kolmogorov-Smirnov statistic, sup |F(x) - G(x)| over the
-values that are not null, ties counted together (Conover, Practical Nonparametric Statistics, 3rd edition, 6.3); of values
-without an order the total variation, half the sum of |p - q| over the values, null being one (Levin and Peres, Markov Chains
-and Mixing Times, 4.1). NaN is the largest number, as in Spark. Where a side has nothing but nulls, the two values of any type
-are null and not null.
+The distance of numbers and times is the Kolmogorov-Smirnov statistic of the values that are not null; that of values without an
+order the total variation, null being a value. NaN is the largest number, as in Spark. Where a side has nothing but nulls, the
+two values of any type are null and not null.
 
 Whole numbers beyond 2^53 are compared as the nearest floating-point numbers.
 """
@@ -26,29 +19,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from backfill_assets.quality.distances import Counts, Floats, kolmogorov_smirnov, stability_index, total_variation
+
 BINS = 10
-HALF_A_ROW = 0.5
 # More different values than these, on more than half of the rows: a key, whose values are all new after any change.
 MANY_VALUES, KEY_SHARE = 50, 0.5
 
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.float64]
 KOLMOGOROV_SMIRNOV, TOTAL_VARIATION = "Kolmogorov-Smirnov", "total variation"
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Drift of one column: the stability index, the distance and its name; or, where it was `skipped`, why."""
+    """Drift of one column: the stability index, over so many `bins`, the distance and its name; or why it was `skipped`."""
 
     column: str
     index: float = 0.0
     distance: float = 0.0
     measure: str = ""
+    bins: int = 0
     skipped: str = ""
 
     @property
@@ -73,36 +65,17 @@ def drift(column: str, reference: pa.ChunkedArray, current: pa.ChunkedArray) -> 
     return _of_numbers(column, before, now) if kinds[0] == "number" else _of_categories(column, before, now)
 
 
-def stability_index(reference: Counts, current: Counts) -> float:
-    """The population stability index of the row counts of the same bins; both sides have rows."""
-    reference, current = np.asarray(reference, float), np.asarray(current, float)
-    used = (reference > 0) | (current > 0)
-    p = np.maximum(reference[used], HALF_A_ROW) / reference.sum()
-    q = np.maximum(current[used], HALF_A_ROW) / current.sum()
-    return float(np.sum((q - p) * np.log(q / p)))
-
-
-def kolmogorov_smirnov(reference: Floats, current: Floats) -> float:
-    """sup |F - G| of the values of two samples: 0 if both are empty, 1 if one is."""
-    if not len(reference) or not len(current):
-        return float(len(reference) != len(current))
-    one, other = np.sort(reference), np.sort(current)
-    at = np.concatenate([one, other])
-    shares = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
-    return float(np.max(np.abs(shares[0] - shares[1])))
-
-
-def total_variation(reference: Counts, current: Counts) -> float:
-    """Half the sum of the differences of shares, of the row counts of the same categories."""
-    p, q = (np.asarray(counts, float) / np.sum(counts) for counts in (reference, current))
-    return float(np.abs(p - q).sum() / 2)
-
-
 def _of_numbers(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> Drift:
     values = [_numbers(side) for side in (before, now)]
     bins = _bins(values[0][~np.isnan(values[0])])
     counts = [bins.counts(each, side.null_count) for each, side in zip(values, (before, now), strict=True)]
-    return Drift(column, stability_index(*counts), kolmogorov_smirnov(*values), KOLMOGOROV_SMIRNOV)
+    return Drift(
+        column,
+        stability_index(*counts),
+        kolmogorov_smirnov(*values),
+        KOLMOGOROV_SMIRNOV,
+        int(np.count_nonzero(counts[0] + counts[1])),
+    )
 
 
 @dataclass(frozen=True)
@@ -152,7 +125,7 @@ def _of_nulls(column: str, before: pa.ChunkedArray, now: pa.ChunkedArray) -> Dri
 def _by_category(column: str, before: Mapping[Any, int], now: Mapping[Any, int]) -> Drift:
     names = list(dict.fromkeys([*before, *now]))
     counts = [np.array([side.get(name, 0) for name in names], float) for side in (before, now)]
-    return Drift(column, stability_index(*counts), total_variation(*counts), TOTAL_VARIATION)
+    return Drift(column, stability_index(*counts), total_variation(*counts), TOTAL_VARIATION, len(names))
 
 
 def _kind(of: pa.DataType) -> str:

@@ -6,11 +6,14 @@ were rebuilt, and all others as they are live.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
+
+from backfill_assets.tables.judged_by import JudgedBy, module_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +51,11 @@ class Reconciliation:
         return self.check(read, days)
 
     @property
+    def version(self) -> str:
+        """A hash of its tables, its function and what that uses of the project, twelve hexadecimal digits."""
+        return _version(self.check, self.tables)
+
+    @property
     def promise(self) -> str:
         """The function's docstring."""
         return inspect.getdoc(self.check) or ""
@@ -67,6 +75,11 @@ class Consumer:
 
     def __call__(self, read: Reader, days: Sequence[date]) -> Any:
         return self.query(read, days)
+
+    @property
+    def version(self) -> str:
+        """A hash as that of a reconciliation."""
+        return _version(self.query, self.tables, self.may_be_empty)
 
 
 def reconciliation(
@@ -89,6 +102,13 @@ def consumer(
     """
     names = _names(tables)
     return lambda query: Consumer(name or query.__name__, names, query, may_be_empty)
+
+
+def _version(function: Callable[..., Any], *declared: object) -> str:
+    # What its functions read from outside, such as the time, is not part of it: that may differ at each call.
+    used = JudgedBy(module_of(function))
+    used.add("function", function)
+    return hashlib.sha256(repr((declared, sorted(used.texts.items()))).encode()).hexdigest()[:12]
 
 
 def _names(tables: Sequence[Table | str]) -> tuple[str, ...]:

@@ -30,6 +30,12 @@ def source_text(code: Any) -> str:
     return ""
 
 
+def module_of(function: object) -> str:
+    """The module in which a function, or what stands in its place, is defined."""
+    inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
+    return module_of(inner) if inner else getattr(function, "__module__", None) or type(function).__module__
+
+
 @dataclass
 class JudgedBy:
     """`texts` by where each was found, and `unseen`: what has no text that is the same in every process, and why."""

@@ -7,7 +7,7 @@ from types import FunctionType
 from backfill_assets.quality import rules as built_in
 from backfill_assets.quality.rule import Rule
 from backfill_assets.tables.code_version import BY_HAND
-from backfill_assets.tables.judged_by import JudgedBy, source_text
+from backfill_assets.tables.judged_by import JudgedBy, module_of, source_text
 
 
 def rules_version(rules: Sequence[Rule]) -> str:
@@ -40,7 +40,7 @@ def judged_by(rule: Rule) -> JudgedBy:
     """What a rule decides by besides what it declares, its judge's source and the plain values that this was made with."""
     judge = rule.judge
     if not isinstance(judge, FunctionType):
-        other = JudgedBy(_module_of(judge))
+        other = JudgedBy(module_of(judge))
         other.add("judge", judge)
         return other
     by = JudgedBy(judge.__globals__.get("__name__", ""))
@@ -68,8 +68,3 @@ def _values(rule: Rule) -> dict[str, object]:
             if all(isinstance(item, str | int | float) for item in items):
                 cells[name] = value
     return cells
-
-
-def _module_of(judge: object) -> str:
-    inner = getattr(judge, "func", None) or getattr(judge, "__wrapped__", None)
-    return _module_of(inner) if inner else getattr(judge, "__module__", None) or type(judge).__module__

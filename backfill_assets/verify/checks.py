@@ -88,4 +88,4 @@ def _lines_of_rows(each: RebuiltTable, live: Reader, rebuilt: Reader, bounds: Ro
     yield unique_keys(name, table.key, table.partition_by, each.accepted, rebuilt)
     columns = [column for column in types_of(table.columns) if column != table.partition_by]
     changed = changed_days(each.accepted, each.opened.accepted)
-    yield from drift_of_columns(name, columns, changed, live, rebuilt, table.drift)
+    yield from drift_of_columns(name, columns, changed, live, rebuilt, table.drift, day=table.partition_by)

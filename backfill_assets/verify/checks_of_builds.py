@@ -8,6 +8,7 @@ from statistics import median
 
 from backfill_assets.calendar import ranges
 from backfill_assets.lake.record import Build
+from backfill_assets.quality.chance import chance_of_share
 from backfill_assets.quality.rules import ENOUGH_TRAILING_DAYS, TRAILING_DAYS
 from backfill_assets.verify.checklist import Line, Outcome
 
@@ -78,7 +79,7 @@ def _expected(day: date, live: Builds, rows: Mapping[date, int], bounds: RowBoun
 
 def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -> list[Line]:
     """The share of nulls in each column, before and after, over the days that changed; a line more for each column whose share
-    moved by more than `warn`."""
+    moved by more than `warn`: over all of them together, or on a day by more than that beyond what is chance."""
     days, name = changed_days(rebuilt, live), "null shares"
     if not days:
         return [Line(f"{name} {table}", Outcome.SKIPPED, NOTHING_CHANGED, table)]
@@ -86,12 +87,31 @@ def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -
     moved = {
         c: f"{before[c]:.1%} before, {share:.1%} now" for c, share in after.items() if abs(share - before.get(c, share)) > warn
     }
+    on_days = _moved_by_day([(day, live[day], rebuilt[day]) for day in days], warn)
     figures = f"{len(after.keys() & before.keys())} columns over {len(days)} changed day(s); at most {warn:.1%} apart"
     for what, columns in (("new", after.keys() - before.keys()), ("gone", before.keys() - after.keys())):
         figures += f"; {what}: {', '.join(sorted(columns))}" if columns else ""
-    lines = [Line(f"{name} {table}.{column}", Outcome.DECISION, said, table) for column, said in moved.items()]
-    figures += f"; farther: {', '.join(moved)}" if moved else ""
+    farther = {column: f"{before[column]:.1%} before, {after[column]:.1%} now" for column in on_days} | moved
+    lines = [
+        Line(f"{name} {table}.{column}", Outcome.DECISION, _with_examples(said, of_days), table, tuple(of_days))
+        for column, said in farther.items()
+        if (of_days := on_days.get(column, {})) or column in moved
+    ]
+    figures += f"; farther: {', '.join(farther)}" if farther else ""
     return [Line(f"{name} {table}", Outcome.PASSED, figures, table), *lines]
+
+
+def _moved_by_day(days: Iterable[tuple[date, Build, Build]], warn: float) -> dict[str, dict[date, str]]:
+    """Of each column the days, with their builds in live and rebuilt, on which its share of nulls moved."""
+    moved: dict[str, dict[date, str]] = {}
+    for day, before, now in days:
+        for column in sorted(before.nulls.keys() & now.nulls.keys()) if before.rows and now.rows else ():
+            nulls = before.nulls[column], now.nulls[column]
+            shares = nulls[0] / before.rows, nulls[1] / now.rows
+            chance = chance_of_share(sum(nulls) / (before.rows + now.rows), before.rows, now.rows)
+            if abs(shares[1] - shares[0]) - chance > warn:
+                moved.setdefault(column, {})[day] = f"{day} {shares[0]:.1%} before, {shares[1]:.1%} now"
+    return moved
 
 
 def _shares(builds: Sequence[Build]) -> dict[str, float]:

@@ -1,11 +1,15 @@
 """Lines of the checklist for which rows are read: keys, and drift against live. With pyarrow, in this process."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backfill_assets.diff.value_codes import row_codes
+from backfill_assets.quality.chance import chance_of_index
 from backfill_assets.quality.drift import Drift, drift
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
 from backfill_assets.tables.agreements import Reader
@@ -13,6 +17,8 @@ from backfill_assets.verify.checklist import Line, Outcome
 from backfill_assets.verify.checks_of_builds import NOTHING_CHANGED
 
 KEYS_SHOWN = 3
+# No column of a table has this name: how often a key stands in a day.
+TIMES = "times it stands in a day"
 # Of a long plan, the keys of so many days are read at once.
 DAYS_AT_ONCE = 31
 
@@ -26,14 +32,16 @@ def unique_keys(table: str, key: Sequence[str], day: str, days: Collection[date]
     ordered = sorted(days)
     for some in (ordered[n : n + DAYS_AT_ONCE] for n in range(0, len(ordered), DAYS_AT_ONCE)):
         keys = read(table, some, columns).select(columns)
-        counted = keys.append_column("__one", pa.repeat(1, keys.num_rows)).group_by(columns).aggregate([("__one", "sum")])
-        rows += keys.num_rows
-        repeated.append(counted.filter(pc.greater(counted["__one_sum"], 1)))
-    twice = pa.concat_tables(repeated) if repeated else pa.table({day: pa.array([], pa.date32())})
-    figures = f"{rows:,} rows; {twice.num_rows:,} keys more than once"
-    for row in twice.slice(0, KEYS_SHOWN).to_pylist():
-        figures += f"; {' '.join(str(row[column]) for column in columns)}: {row['__one_sum']} rows"
-    at_fault = tuple(sorted(set(twice[day].to_pylist())))
+        codes, count = row_codes([column.combine_chunks() for column in keys.columns], keys.num_rows)
+        times, rows = np.bincount(codes, minlength=count), rows + keys.num_rows
+        first = np.unique(codes, return_index=True)[1]
+        at = np.sort(first[times > 1])
+        repeated.append(keys.take(at).append_column(TIMES, pa.array(times[codes[at]])))
+    twice = [row for table_of in repeated for row in table_of.to_pylist()]
+    figures = f"{rows:,} rows; {len(twice):,} keys more than once"
+    for row in twice[:KEYS_SHOWN]:
+        figures += f"; {' '.join(str(row[column]) for column in columns)}: {row[TIMES]} rows"
+    at_fault = tuple(sorted({row[day] for row in twice}))
     return Line(name, Outcome.FAILED if at_fault else Outcome.PASSED, figures, table, at_fault)
 
 
@@ -44,44 +52,74 @@ def drift_of_columns(
     live: Reader,
     rebuilt: Reader,
     thresholds: Mapping[str, DriftThresholds] | None = None,
+    *,
+    day: str,
 ) -> list[Line]:
     """A line for the table, and one more for each column that moved beyond its threshold; a column is read at a time.
 
-    `days` are those that both sides have, with other rows: days of one side would differ by what happened on them, and equal
-    ones water the figures down. `thresholds` are by column, "*" for all others.
+    A column is judged over all days together, and on each day by itself: there by how much farther it moved than two samples
+    of so few rows do by chance. `days` are those that both sides have, with other rows: days of one side would differ by what
+    happened on them, and equal ones water the figures down. `thresholds` are by column, "*" for all others; `day` is the
+    column of the day.
     """
     name, known = f"drift {table}", thresholds or {}
     if not days:
         return [Line(name, Outcome.SKIPPED, NOTHING_CHANGED, table)]
-    drifts = [_drift(table, column, sorted(days), live, rebuilt) for column in columns]
-    compared, skipped = [d for d in drifts if not d.skipped], [d for d in drifts if d.skipped]
+    drifts = [_drift(table, column, sorted(days), live, rebuilt, day) for column in columns]
+    compared, skipped = [each for each in drifts if not each.all.skipped], [each.all for each in drifts if each.all.skipped]
     figures = f"{len(compared)} columns over {len(days)} changed day(s)"
     if compared:
-        largest = max(compared, key=lambda each: each.size)
+        largest = max((each.all for each in compared), key=lambda each: each.size)
         figures += f"; the largest is {largest.column}: {_figures(largest)}" if largest.size else "; all distributed as in live"
     figures += f"; not compared: {', '.join(f'{each.column} ({each.skipped})' for each in skipped)}" if skipped else ""
-    lines = [_line(table, each, _of(each.column, known)) for each in compared]
+    lines = [_line(table, each, _of(each.all.column, known)) for each in compared]
     beyond = [line for line in lines if line.outcome != Outcome.PASSED]
     figures += f"; {len(beyond)} beyond their threshold" if beyond else ""
     return [Line(name, Outcome.PASSED, figures, table), *beyond]
 
 
-def _drift(table: str, column: str, days: Sequence[date], live: Reader, rebuilt: Reader) -> Drift:
-    sides = [read(table, days, [column]) for read in (live, rebuilt)]
-    for side, where in zip(sides, ("live", "the rebuild"), strict=True):
+@dataclass(frozen=True)
+class _ColumnDrift:
+    """How far a column moved, over `all` days together and on each; `chance`: the index that a day has by chance."""
+
+    all: Drift
+    by_day: Mapping[date, Drift] = field(default_factory=dict)
+    chance: Mapping[date, float] = field(default_factory=dict)
+
+    def beyond(self, thresholds: DriftThresholds) -> dict[date, str]:
+        """The days on which it moved beyond a threshold, and how that is judged."""
+        judged = {day: thresholds.judge(each.index - self.chance[day]) for day, each in self.by_day.items()}
+        return {day: outcome for day, outcome in judged.items() if outcome != Outcome.PASSED}
+
+
+def _drift(table: str, column: str, days: Sequence[date], live: Reader, rebuilt: Reader, day: str) -> _ColumnDrift:
+    before, now = (read(table, days, [day, column]) for read in (live, rebuilt))
+    for side, where in ((before, "live"), (now, "the rebuild")):
         if column not in side.column_names:
-            return Drift(column, skipped=f"{where} has no such column")
-    return drift(column, *[side[column] for side in sides])
+            return _ColumnDrift(Drift(column, skipped=f"{where} has no such column"))
+    together, by_day, chance = drift(column, before[column], now[column]), dict[date, Drift](), dict[date, float]()
+    for at in days if len(days) > 1 and not together.skipped else ():
+        one, other = (side.filter(pc.equal(side[day], pa.scalar(at, pa.date32())))[column] for side in (before, now))
+        of_day = drift(column, one, other)
+        if not of_day.skipped:
+            by_day[at], chance[at] = of_day, chance_of_index(of_day.bins, len(one), len(other))
+    return _ColumnDrift(together, by_day, chance)
 
 
 def _of(column: str, thresholds: Mapping[str, DriftThresholds]) -> DriftThresholds:
     return thresholds.get(column) or thresholds.get(EVERY_OTHER_COLUMN) or DriftThresholds()
 
 
-def _line(table: str, found: Drift, thresholds: DriftThresholds) -> Line:
+def _line(table: str, found: _ColumnDrift, thresholds: DriftThresholds) -> Line:
     fail = "" if thresholds.fail is None else f", and fails beyond {thresholds.fail:g}"
-    figures = f"{_figures(found)}; needs a decision beyond {thresholds.warn:g}{fail}"
-    return Line(f"drift {table}.{found.column}", Outcome(thresholds.judge(found.size)), figures, table)
+    figures, beyond = _figures(found.all), found.beyond(thresholds)
+    if beyond:
+        worst = max(beyond, key=lambda day: found.by_day[day].index)
+        figures += f"; {len(beyond)} day(s) by themselves, {worst} farthest: {_figures(found.by_day[worst])}"
+    outcomes = {Outcome(thresholds.judge(found.all.size)), *map(Outcome, beyond.values())}
+    outcome = next(each for each in (Outcome.FAILED, Outcome.DECISION, Outcome.PASSED) if each in outcomes)
+    figures += f"; needs a decision beyond {thresholds.warn:g}{fail}"
+    return Line(f"drift {table}.{found.all.column}", outcome, figures, table, tuple(sorted(beyond)))
 
 
 def _figures(found: Drift) -> str:

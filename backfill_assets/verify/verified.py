@@ -28,9 +28,8 @@ def _rows(name: str, state: ShadowState) -> int:
 def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
     """The code that a verdict is about: of the tables as planned, their rules, and what the project declares of several."""
     rules = {f"rules of {table.name}": table.rules_version for table in workspace.tables if table.name in plan.code}
-    functions = [(each.name, each.check) for each in workspace.reconciliations]
-    functions += [(each.name, each.query) for each in workspace.consumers]
-    declared = {f"check {name}": hashlib.sha256(of.__code__.co_code).hexdigest()[:12] for name, of in functions}
+    declared = {f"check {each.name}": each.version for each in workspace.reconciliations}
+    declared |= {f"check {each.name}": each.version for each in workspace.consumers}
     return {**plan.code, **rules, **declared}
 
 

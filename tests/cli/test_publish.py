@@ -102,5 +102,7 @@ def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(site, pla
     assert done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was.\n"
     assert not (site.root / "_shadow" / plan.id).exists()
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
+    code, message = refused("diff", plan.id, home=tmp_path, landing=tmp_path)
+    assert f"Plan {plan.id} was discarded: what it had built is deleted. Nothing was compared." in message
     code, message = refused("resume", plan.id, home=tmp_path, landing=tmp_path)
     assert f"Plan {plan.id} was discarded, and is not carried out again" in message

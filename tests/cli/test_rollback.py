@@ -115,7 +115,7 @@ def test_a_plan_must_be_named(site, tmp_path):
     built(site, SECOND)
     done = backfill("rollback", home=tmp_path)
     assert isinstance(done.exception, UsageError)
-    assert "Which plan? Nothing was restored." in str(done.exception)
+    assert "Which plan? Nothing was done." in str(done.exception)
 
 
 def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(site, tmp_path):

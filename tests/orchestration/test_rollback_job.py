@@ -1,9 +1,7 @@
 """The job `rollback`, as Dagster executes it, in this process: rows and records, and what its run shows."""
 
-import json
 from typing import Any
 
-import httpx
 import pytest
 from dagster import DagsterInstance, Definitions
 
@@ -11,6 +9,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.rollback_job import rollback_job
 from tests.orchestration.office import failure, metadata
+from tests.orchestration.webserver_double import Webserver
 from tests.publish.site import DAYS, A, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -23,22 +22,9 @@ def site(tmp_path) -> Site:
     return site
 
 
-class Webserver:
-    """What is reported to Dagster; or nobody there."""
-
-    def __init__(self, *, runs: bool = True) -> None:
-        self.runs, self.reported = runs, list[tuple[str, dict[str, Any]]]()
-
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        if not self.runs:
-            raise httpx.ConnectError("refused")
-        self.reported.append((request.url.path, json.loads(request.content)))
-        return httpx.Response(200, json={})
-
-
 def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
     instance = DagsterInstance.ephemeral()
-    dagster = Dagster("http://dagster", transport=httpx.MockTransport(webserver.answer))
+    dagster = Dagster("http://dagster", transport=webserver.transport)
     job = Definitions(jobs=[rollback_job(site.workspace, lambda _: dagster)]).resolve_job_def("rollback")
     run_config = {"ops": {"restore": {"config": config}}}
     return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from backfill_assets import Reconciled, reconciliation
 from backfill_assets.errors import Conflict, Guarded, UsageError
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
@@ -27,6 +28,10 @@ def site(tmp_path) -> Site:
     site.write({D0: 1, D1: 2, D2: 3, D3: 4})
     release_live(site.workspace, who="sensor")
     return site
+
+
+def few_rows(read, days):
+    return Reconciled("", ["too many rows"] if read(A, days).num_rows > 10 else [])
 
 
 def rebuilt(site: Site, more: str = "") -> Plan:
@@ -94,6 +99,14 @@ def test_a_verdict_on_other_code_does_not_count(site):
     Verdicts(str(site.root)).keep(replace(verdict_on(site, plan, Outcome.PASSED), code={A.name: "0"}))
     with pytest.raises(Conflict, match=f"{A.name} .seen 0, now 1"):
         publish(site, plan)
+
+
+def test_a_verdict_by_other_reconciliations_does_not_count(site):
+    plan = rebuilt(site)
+    verdict_on(site, plan, Outcome.PASSED)
+    stricter = replace(site.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
+    with pytest.raises(Conflict, match=r"check few_rows .seen none, now "):
+        Publication(plan, stricter, "ada").publish("stable", lambda: NOW, verified(plan, stricter))
 
 
 def test_a_column_that_live_has_and_the_shadow_has_not_is_not_lost_unless_that_is_meant(site):

@@ -141,6 +141,15 @@ def test_days_that_readers_would_lose_are_named_with_the_command_that_builds_the
     assert get(site) == {D0: 5}
 
 
+def test_the_command_for_days_with_a_gap_is_one_argument(tmp_path):
+    site = Site(tmp_path / "lake")
+    site.write(OF_A)
+    site.write({D1: 5}, table=B.name)
+    release_live(site.workspace, who="sensor")
+    with pytest.raises(Guarded, match=f"--partitions {D0},{D2}..{D3}`"):
+        switch(site)
+
+
 def test_columns_that_readers_would_lose_are_named_and_new_ones_are_not(tmp_path):
     site = Site(tmp_path / "lake")
     site.write(OF_A, more="note")

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.quality.drift import Drift, drift, kolmogorov_smirnov, stability_index, total_variation
+from backfill_assets.quality.distances import kolmogorov_smirnov, stability_index, total_variation
+from backfill_assets.quality.drift import Drift, drift
 from backfill_assets.quality.thresholds import DriftThresholds
 
 NUMBERS = st.lists(st.none() | st.floats(width=32) | st.integers(-3, 3).map(float), max_size=60)

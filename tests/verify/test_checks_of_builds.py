@@ -91,6 +91,21 @@ def test_a_column_whose_share_of_nulls_moved_has_a_line_of_its_own():
     assert len(null_shares(TABLE, now, live, warn=0.08)) == 1
 
 
+def test_a_day_of_nulls_is_not_watered_down_by_thirty_days_that_have_none():
+    live = builds(*range(31), rows=100, nulls={"a": 0, "b": 0}, fingerprint="old")
+    now = builds(*range(31), rows=100, nulls={"a": 0, "b": 3}) | builds(7, rows=100, nulls={"a": 100, "b": 3})
+    first, moved = null_shares(TABLE, now, live)
+    assert first.figures.endswith("farther: a")
+    said = f"0.0% before, 3.2% now; {day(7)} 0.0% before, 100.0% now"
+    assert moved == Line(f"null shares {TABLE}.a", Outcome.DECISION, said, TABLE, (day(7),))
+
+
+def test_one_null_in_a_day_of_few_rows_is_chance():
+    live, now = (builds(*range(31), rows=5, nulls={"a": 0}, fingerprint=of) for of in ("old", "new"))
+    now |= builds(7, rows=5, nulls={"a": 1}, fingerprint="new")
+    assert len(null_shares(TABLE, now, live)) == 1
+
+
 def test_nulls_are_not_compared_with_days_that_live_does_not_have_or_has_with_the_same_rows():
     for live in ({}, builds(0, nulls={"a": 1})):
         (line,) = null_shares(TABLE, builds(0, nulls={"a": 1}), live)

@@ -1,5 +1,6 @@
 """The lines for which rows are read: keys and drift."""
 
+import numpy as np
 import pytest
 
 from backfill_assets.quality.thresholds import DriftThresholds
@@ -49,7 +50,7 @@ NOW = rows([0] * 10 + [1] * 10, n=[n + 4 for n in range(20)], c=["x"] * 20, same
 )
 def test_a_column_that_moved_beyond_its_threshold_has_a_line_of_its_own(thresholds, outcomes):
     columns = ["n", "c", "same", "gone", "new"]
-    first, *beyond = drift_of_columns(TABLE, columns, days(0, 1), reader(o=LIVE), reader(o=NOW), thresholds)
+    first, *beyond = drift_of_columns(TABLE, columns, days(0, 1), reader(o=LIVE), reader(o=NOW), thresholds, day="day")
     assert {line.name: line.outcome.value for line in beyond} == {f"drift {TABLE}.{c}": o for c, o in outcomes.items()}
     assert first.outcome == Outcome.PASSED
     assert first.figures.startswith("3 columns over 2 changed day(s); the largest is c: stability index ")
@@ -58,12 +59,44 @@ def test_a_column_that_moved_beyond_its_threshold_has_a_line_of_its_own(threshol
 
 def test_the_figures_of_a_line_are_those_of_the_days_asked_for():
     # Of day 0, n is 0 to 9 in live and 4 to 13 now: 4 of 10 values are above all of live's.
-    _, line = drift_of_columns(TABLE, ["n"], [day(0)], reader(o=LIVE), reader(o=NOW), {"n": DriftThresholds(0.1, fail=9)})
+    _, line = drift_of_columns(
+        TABLE, ["n"], [day(0)], reader(o=LIVE), reader(o=NOW), {"n": DriftThresholds(0.1, fail=9)}, day="day"
+    )
     assert "Kolmogorov-Smirnov 0.400; needs a decision beyond 0.1, and fails beyond 9" in line.figures
 
 
+def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
+    numbers = [n for n in range(31) for _ in range(100)]
+    live = rows(numbers, n=[k % 100 for k in range(3100)], c=["x", "y"] * 1550)
+    now = rows(numbers, n=[k % 100 + 10_000 * (n == 7) for k, n in enumerate(numbers)], c=["x", "y"] * 1550)
+    first, line = drift_of_columns(TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day")
+    assert first.figures.endswith("1 beyond their threshold")
+    assert (line.name, line.outcome, list(line.days)) == (f"drift {TABLE}.n", Outcome.DECISION, [day(7)])
+    assert f"; 1 day(s) by themselves, {day(7)} farthest: stability index 4." in line.figures
+    failing = {"n": DriftThresholds(0.1, fail=2)}
+    _, line = drift_of_columns(TABLE, ["n"], days(*range(31)), reader(o=live), reader(o=now), failing, day="day")
+    assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(7)])
+
+
+def test_few_rows_that_differ_by_chance_need_no_decision():
+    random = np.random.default_rng(3)
+    numbers = [n for n in range(31) for _ in range(20)]
+    live, now = [
+        rows(numbers, n=random.normal(size=620).tolist(), c=random.choice(["x", "y", "z"], 620).tolist()) for _ in range(2)
+    ]
+    lines = drift_of_columns(TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day")
+    assert [line.outcome for line in lines] == [Outcome.PASSED]
+
+
+def test_keys_may_be_structs_and_lists():
+    read = reader(o=rows([0, 0, 0], id=[{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": 1, "b": [1]}]))
+    line = unique_keys(TABLE, ["id"], "day", [day(0)], read)
+    assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(0)])
+    assert line.figures.startswith("3 rows; 1 keys more than once; ")
+
+
 def test_equal_sides_and_days_that_live_does_not_have_need_no_decision():
-    (same,) = drift_of_columns(TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE))
+    (same,) = drift_of_columns(TABLE, ["n", "c"], days(0, 1), reader(o=LIVE), reader(o=LIVE), day="day")
     assert (same.outcome, same.figures) == (Outcome.PASSED, "2 columns over 2 changed day(s); all distributed as in live")
-    (none,) = drift_of_columns(TABLE, ["n", "c"], [], reader(o=LIVE), reader(o=LIVE))
+    (none,) = drift_of_columns(TABLE, ["n", "c"], [], reader(o=LIVE), reader(o=LIVE), day="day")
     assert none.outcome == Outcome.SKIPPED

@@ -1,0 +1,83 @@
+"""The job `publish`, as Dagster executes it, in this process: rows, release and records, and what its run shows."""
+
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, Definitions
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.lake.releases import Releases
+from backfill_assets.orchestration.publish_job import publish_job
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verify import verify
+from tests.orchestration.office import failure, metadata
+from tests.orchestration.webserver_double import Webserver
+from tests.publish.site import DAYS, NOW, A, Site
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    """Two days of A, released."""
+    site = Site(tmp_path)
+    site.write({FIRST: 10, SECOND: 20})
+    assert isinstance(release_live(site.workspace, who="the sensor"), Released)
+    return site
+
+
+def verify_and_accept(site: Site, plan: Plan) -> None:
+    names = [line.name for line in verify(plan, site.workspace, who="ada", now=lambda: NOW).undecided()]
+    assert Verdicts(str(site.root)).accept(plan.id, names, who="ada", reason="one was forgotten", at=NOW).passed
+
+
+def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
+    instance = DagsterInstance.ephemeral()
+    dagster = Dagster("http://dagster", transport=webserver.transport)
+    job = Definitions(jobs=[publish_job(site.workspace, lambda _: dagster)]).resolve_job_def("publish")
+    run_config = {"ops": {"put_into_live": {"config": config}}}
+    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance
+
+
+def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reported(site):
+    plan = site.shadow_plan({A.name: [SECOND]})
+    site.write({SECOND: 21}, into=plan)
+    verify_and_accept(site, plan)
+    webserver = Webserver()
+    result, instance = launched(site, webserver, plan=plan.id[:6], reason="one was forgotten")
+    assert result.success
+    assert site.values() == {FIRST: 10, SECOND: 21}
+    release = Releases(str(site.root)).of_channel()
+    assert (release.number, release.kind, release.who) == (2, "publish", "ada")
+    assert release.reason == f"plan {plan.id}: one was forgotten"
+    shown = metadata(result)
+    assert (shown["plan"], shown["release"]) == (plan.id, 2)
+    assert "| raw/a | 2019-08-16 |  |" in shown["days"]
+    run = instance.get_run_by_id(result.run_id)
+    assert run
+    assert run.tags[tags.PLAN] == plan.id
+    ((path, event),) = webserver.reported
+    assert (path, event["partition"], event["data_version"]) == ("/report_asset_materialization/raw/a", "2019-08-16", "21")
+
+
+def test_a_plan_that_was_not_verified_fails_the_run_and_live_stays(site):
+    plan = site.shadow_plan({A.name: [SECOND]})
+    site.write({SECOND: 21}, into=plan)
+    message = failure(launched(site, Webserver(), plan=plan.id)[0])
+    assert f"Plan {plan.id} was not verified." in message
+    assert site.values() == {FIRST: 10, SECOND: 20}
+    assert Releases(str(site.root)).of_channel().number == 1
+
+
+def test_without_a_webserver_the_plan_is_published_all_the_same(site):
+    plan = site.shadow_plan({A.name: [SECOND]})
+    site.write({SECOND: 21}, into=plan)
+    verify_and_accept(site, plan)
+    result, instance = launched(site, Webserver(runs=False), plan=plan.id)
+    assert result.success
+    assert site.values() == {FIRST: 10, SECOND: 21}
+    said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
+    assert [line for line in said if line.endswith("Once its webserver runs, type `backfill reconcile --repair`.")]

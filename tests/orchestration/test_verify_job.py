@@ -1,0 +1,67 @@
+"""The job `verify`, as Dagster executes it, in this process: the verdict that it keeps, and what its run shows."""
+
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, Definitions
+
+from backfill_assets.dagster_client import tags
+from backfill_assets.orchestration.verify_job import verify_job
+from backfill_assets.verify.checklist import Result
+from backfill_assets.verify.verdicts import Verdicts
+from tests.orchestration.office import failure, metadata
+from tests.publish.site import DAYS, A, Site
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    site = Site(tmp_path)
+    site.write({FIRST: 10, SECOND: 20})
+    return site
+
+
+def launched(site: Site, **config: Any) -> tuple[Any, DagsterInstance]:
+    instance = DagsterInstance.ephemeral()
+    job = Definitions(jobs=[verify_job(site.workspace)]).resolve_job_def("verify")
+    run_config = {"ops": {"fill_checklist": {"config": config}}}
+    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance
+
+
+def test_a_verdict_that_passes_is_a_run_that_succeeds_and_shows_the_checklist(site):
+    plan = site.shadow_plan({A.name: [SECOND]})
+    site.write({SECOND: 20}, into=plan)
+    result, instance = launched(site, plan=plan.id[:6])
+    assert result.success
+    shown = metadata(result)
+    assert (shown["plan"], shown["verdict"]) == (plan.id, "passed")
+    assert "days built raw/a" in shown["checklist"]
+    run = instance.get_run_by_id(result.run_id)
+    assert run
+    assert run.tags[tags.PLAN] == plan.id
+    verdict = Verdicts(str(site.root)).newest(plan.id)
+    assert verdict
+    assert (verdict.result, verdict.who) == (Result.PASSED, "ada")
+
+
+def test_a_verdict_that_needs_a_decision_fails_the_run_until_its_lines_are_accepted(site):
+    plan = site.shadow_plan({A.name: [SECOND]})
+    site.write({SECOND: 2}, into=plan)
+    result, _ = launched(site, plan=plan.id)
+    assert "--accept" in failure(result)
+    verdict = Verdicts(str(site.root)).newest(plan.id)
+    assert verdict
+    names = [line.name for line in verdict.undecided()]
+    assert names
+    result, _ = launched(site, plan=plan.id, accept=names, reason="fewer events are right")
+    assert result.success
+    assert metadata(result)["verdict"] == "passed"
+    assert "fewer events are right" in metadata(result)["checklist"]
+
+
+@pytest.mark.parametrize(("plan", "message"), [("nosuch", "There is no plan nosuch"), ("", "Which plan? Nothing was done.")])
+def test_without_a_plan_nothing_is_verified(site, plan, message):
+    kept = site.shadow_plan({A.name: [SECOND]})
+    assert message in failure(launched(site, plan=plan)[0])
+    assert Verdicts(str(site.root)).newest(kept.id) is None

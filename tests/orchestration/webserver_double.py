@@ -1,0 +1,20 @@
+"""What a job reports to Dagster's webserver, without one."""
+
+import json
+from typing import Any
+
+import httpx
+
+
+class Webserver:
+    """What is reported to Dagster; or nobody there."""
+
+    def __init__(self, *, runs: bool = True) -> None:
+        self.runs, self.reported = runs, list[tuple[str, dict[str, Any]]]()
+        self.transport = httpx.MockTransport(self.answer)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if not self.runs:
+            raise httpx.ConnectError("refused")
+        self.reported.append((request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json={})
