@@ -2,6 +2,7 @@
 
 import getpass
 import json
+from collections.abc import Sequence
 
 import typer
 
@@ -24,10 +25,11 @@ from backfill_assets.verify.verified import verified
 from backfill_assets.workspace import Workspace, open_workspace
 
 
-def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, as_json: bool) -> int:
+def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, with_plans: Sequence[str], as_json: bool) -> int:
     """Publish a plan; the exit code is 0 if readers of `channel` get it."""
     workspace, plan = _open(plan_id)
-    publication = Publication(plan, workspace, getpass.getuser(), reason)
+    others = tuple(map(Plans(workspace.lake.root).full_id, with_plans))
+    publication = Publication(plan, workspace, getpass.getuser(), reason, together_with=others)
     approve, runs = verified(plan, workspace), unfinished_in(workspace)
     published = publication.publish(channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking)
     unreported, outdated = "", readers_left(plan, workspace).outdated

@@ -32,12 +32,16 @@ def publish(
     allow_breaking: Annotated[
         bool, typer.Option("--allow-breaking", help="Although columns that live has are gone, or have another type.")
     ] = False,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="Another plan that these readers may get with it, once for each.", metavar="PLAN"),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Publish a plan that was verified in its shadow: its days go live, one commit a table, and then into one release."""
     from backfill_assets.cli.publish import run
 
-    raise typer.Exit(run(plan_id, channel, reason=reason, allow_breaking=allow_breaking, as_json=json_))
+    raise typer.Exit(run(plan_id, channel, reason=reason, allow_breaking=allow_breaking, with_plans=with_ or (), as_json=json_))
 
 
 @app.command()

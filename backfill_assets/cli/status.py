@@ -15,9 +15,12 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.release import not_released_line, reason_values
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.lake.delta_table import version_of
+from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
+from backfill_assets.publish.channels import behind
+from backfill_assets.publish.reasons import Cause
 from backfill_assets.publish.release_live import why_not_released
 from backfill_assets.pyproject import project_at
 from backfill_assets.setting_names import home_set_by
@@ -50,17 +53,21 @@ def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
     builds = latest_builds(workspace)
     status = status_of(workspace, tables, selected, latest=builds, running=runs)
     columns, withheld = column_lines(workspace, tables), why_not_released(workspace)
+    staying = behind(workspace.lake.root, Releases(workspace.lake.root).newest())
     folders = [workspace.lake.paths.ledger, *map(workspace.lake.path, workspace.names)]
     nothing = "" if any(version_of(folder) >= 0 for folder in folders) else no_lake_line(workspace.settings)
     if as_json:
         values = as_values(status) | {"columns": columns, "not_released": [reason_values(each) for each in withheld]}
-        print(json.dumps(values | {"no_lake": nothing}))
+        channels = {each.channel: {"release": each.number, "plans_missing": list(each.plans)} for each in staying}
+        print(json.dumps(values | {"channels_behind": channels, "no_lake": nothing}))
     else:
         if nothing:
             console.print(nothing)
         show(console, status, columns)
         if line := not_released_line(withheld):
             console.print(line)
+        for each in staying if Cause.POINTED_BACK not in {reason.cause for reason in withheld} else ():
+            console.print(str(each))
     all_built = all(partition.state in SETTLED for partition in status.partitions.values())
     return exit_codes.PARTIAL if check and not all_built else exit_codes.DONE
 

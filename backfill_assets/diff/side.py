@@ -23,11 +23,15 @@ from backfill_assets.lake.table_state import day_files
 
 @dataclass(frozen=True)
 class Side:
-    """The Delta table in `folder`, partitioned by its day in `column`, as it stood at `version` (-1: there is no table)."""
+    """The Delta table in `folder`, partitioned by its day in `column`, as it stood at `version` (-1: there is no table).
+
+    `id`: Delta's id of the table, where it is known; one that was deleted and made anew has another.
+    """
 
     folder: str
     column: str
     version: int
+    id: str = ""
 
     @property
     def exists(self) -> bool:
@@ -42,6 +46,8 @@ class Side:
             raise TableUnreadable(self._unreadable(str(error))) from None
         if table is None:
             raise TableUnreadable(self._unreadable("There is no table."))
+        if self.id and str(table.metadata().id) != self.id:
+            raise TableUnreadable(self._unreadable("Another table was made there since."))
         if other := other_partitioning(table, self.column):
             raise TableUnreadable(self._unreadable(f"It {other}."))
         return table
@@ -87,7 +93,7 @@ class Side:
 
     def _unreadable(self, why: str) -> str:
         name = "/".join(self.folder.rsplit("/", 2)[1:])
-        return f"Version {self.version} of {name} cannot be compared. {why} Nothing was changed. Name other tables: --table ..."
+        return f"Version {self.version} of {name} cannot be compared. {why} Nothing was changed."
 
 
 def stored_column(folder: str, version: int) -> str:

@@ -63,4 +63,4 @@ def _side(root: str, version: TableVersion | None, table: Table | None) -> Side:
     if version is None:
         return Side("", "", -1)
     folder = Paths(root).table(version.path)
-    return Side(folder, table.partition_by if table else stored_column(folder, version.version), version.version)
+    return Side(folder, table.partition_by if table else stored_column(folder, version.version), version.version, version.id)

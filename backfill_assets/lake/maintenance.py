@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import tables_in
-from backfill_assets.lake.release import Release
+from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import Kept, kept_releases, retire
 from backfill_assets.lake.running_steps import running_steps
@@ -88,10 +88,10 @@ def maintain(root: str, days: int, now: datetime, who: str, only: str = "") -> M
 def _each(
     root: str, at: Moments, kept: Sequence[Release], names: Sequence[str], act: Callable[[Keeping, str], TableUpkeep]
 ) -> list[TableUpkeep]:
-    versions: dict[str, set[int]] = {}
+    versions: dict[str, set[TableVersion]] = {}
     for release in kept:
-        for path, version in release.tables.values():
-            versions.setdefault(path, set()).add(version)
+        for version in release.tables.values():
+            versions.setdefault(version.path, set()).add(version)
     keeping = Keeping(root, at.since, at.young, versions, shadow_versions(root))
     records = Keeping(root, at.young, at.young, compacted=False)  # of which nobody reads an earlier version
     return [act(records if name in RECORDS else keeping, name) for name in names]

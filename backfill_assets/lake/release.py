@@ -39,10 +39,14 @@ SCHEMA = pa.schema(
 
 
 class TableVersion(NamedTuple):
-    """A version of the Delta table at `path`, which is relative to the lake."""
+    """A version of the Delta table at `path`, which is relative to the lake.
+
+    `id`: Delta's id of the table ("": not known), which one that was deleted and made anew has not; its versions are others.
+    """
 
     path: str
     version: int
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def _row(release: Release, token: str) -> dict[str, Any]:
 
 
 def from_row(row: Mapping[str, Any]) -> Release:
-    tables = {name: TableVersion(path, version) for name, (path, version) in json.loads(row["tables"]).items()}
+    tables = {name: TableVersion(*version) for name, version in json.loads(row["tables"]).items()}
     known = {name: row[name] for name in ("number", "at", "who", "reason", "kind")}
     retired = {
         number: date.fromisoformat(on)

@@ -92,7 +92,7 @@ class ReleasedTable:
     @cached_property
     def _log(self) -> DeltaTable:
         try:
-            table = open_table(self._folder, self._version.version)
+            table = open_version(self.root, self._version)
         except TableUnreadable as error:
             raise TableUnreadable(self._gone(str(error))) from None
         if table is None:
@@ -140,3 +140,15 @@ class ReleasedTable:
             f"{self._which} cannot be read any more. {why} Nothing was changed, and other releases are read as before: see "
             "`backfill releases`. Delta's vacuum must keep what releases have."
         )
+
+
+def open_version(root: str, version: TableVersion) -> DeltaTable | None:
+    """A version of a table in the lake at `root`, for reading; None if there is no table.
+
+    Raises as `open_table` does, and TableUnreadable if another table lies there by now, whose versions are others.
+    """
+    folder = Paths(root).table(version.path)
+    table = open_table(folder, version.version)
+    if table and version.id and str(table.metadata().id) != version.id:
+        raise TableUnreadable(f"Another table was made in {folder} since, and its version {version.version} has other rows.")
+    return table

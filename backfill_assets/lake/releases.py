@@ -65,6 +65,12 @@ class Releases:
             )
         return self._pointed(newest, channel)
 
+    def last_of_tables(self, newest: Release) -> Release:
+        """The release with which the tables of the `newest` one were released."""
+        while not newest.has_own_tables and newest.number > 1:
+            newest = self.get(newest.number - 1)
+        return newest
+
     def all(self, after: int = 0) -> list[Release]:
         """Every release with a higher number than `after`, oldest first."""
         return [from_row(row) for row in self._files().rows(after)]

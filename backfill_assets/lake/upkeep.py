@@ -20,6 +20,7 @@ from backfill_assets.lake.delta_table import open_table, table_to_write
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
 from backfill_assets.lake.paths import Paths, files_in
+from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.lake.table_state import with_deletion_vectors
 
@@ -35,9 +36,13 @@ class Keeping:
     root: str
     since: datetime
     young: datetime
-    releases: Mapping[str, Collection[int]] = field(default_factory=dict)
+    releases: Mapping[str, Collection[TableVersion]] = field(default_factory=dict)
     shadows: Mapping[str, Collection[int]] = field(default_factory=dict)
     compacted: bool = True
+
+    def released(self, name: str, table_id: str) -> set[int]:
+        """The versions of a table that releases name; not those of one that lay there before it was made anew."""
+        return {version.version for version in self.releases.get(name, ()) if version.id in ("", table_id)}
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ def _decide(keeping: Keeping, name: str) -> TableUpkeep:
     files, table = data_files_in(folder), open_table(folder)
     if table is None:
         return TableUpkeep(name, len(files), problem=f"There is no table in {folder}." if files else "")
-    needed = needed_files(table, folder, keeping.since, keeping.releases.get(name, ()), keeping.shadows.get(name, ()))
+    released = keeping.released(name, str(table.metadata().id))
+    needed = needed_files(table, folder, keeping.since, released, keeping.shadows.get(name, ()))
     # Only now: a step that ended before has committed its files, and one that begins later writes young ones.
     running = any(table_name == name for table_name, _ in running_steps(keeping.root))
     other = Need.RUNNING if running else None

@@ -30,6 +30,7 @@ class PublishConfig(Config):
     channel: str = Field(default=STABLE, description="Whose readers get it: stable, candidate.")
     reason: str = Field(default="", description="Why; kept in the commits, the ledger and the release.")
     allow_breaking: bool = Field(default=False, description="Although columns that live has are gone, or have another type.")
+    with_plans: list[str] = Field(default=[], description="Other plans that these readers may get with it.")
 
 
 def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = dagster_of) -> JobDefinition:
@@ -42,7 +43,8 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
         with failing_without_retry():
             plan, who = plans.read(plans.full_id(config["plan"])), tags.launched_by(context.run.tags)
             context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
-            publication = Publication(plan, workspace, who, config["reason"])
+            others = tuple(map(plans.full_id, config["with_plans"]))
+            publication = Publication(plan, workspace, who, config["reason"], together_with=others)
             approve, allow = verified(plan, workspace), config["allow_breaking"]
             runs = [run for run in unfinished_runs(context.instance, workspace.names) if run != f"run {context.run_id[:8]}"]
             published = publication.publish(config["channel"], utc_now, approve, runs=runs, allow_breaking=allow)

@@ -1,11 +1,12 @@
 """Where a plan builds: in live, or in a shadow of its own, which readers do not see until it is published."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import UsageError
-from backfill_assets.lake.delta_table import open_table
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
 from backfill_assets.lake.store import Lake
@@ -33,11 +34,12 @@ def into(options: PlanOptions, partitions: Mapping[Partition, str], lake: Lake) 
 
 def _are_released(partitions: Mapping[Partition, str], lake: Lake) -> bool:
     newest = Releases(lake.root).newest()
-    for name, (path, version) in newest.tables.items() if newest else ():
+    for name, version in newest.tables.items() if newest else ():
         days = {day for table, day in partitions if table == name}
-        table = open_table(lake.path(path), version) if days else None
-        if table and any(day_files(table, days)):
-            return True
+        with suppress(TableUnreadable):  # nobody gets it from that release any more
+            table = open_version(lake.root, version) if days else None
+            if table and any(day_files(table, days)):
+                return True
     return False
 
 

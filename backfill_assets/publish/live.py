@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.delta_table import last_commit, open_table
 from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.release import STABLE, Release, TableVersion
+from backfill_assets.lake.release import Release, TableVersion
+from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.table_state import differing_days
 from backfill_assets.plan.make import latest_builds
@@ -70,7 +71,7 @@ def changed_days(workspace: Workspace, state: LiveState, table: str) -> frozense
 
 
 def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | None:
-    return open_table(workspace.lake.path(version.path), version.version) if version else None
+    return open_version(workspace.lake.root, version) if version else None
 
 
 def builds_since(workspace: Workspace, state: LiveState) -> Latest:
@@ -87,10 +88,7 @@ def builds_since(workspace: Workspace, state: LiveState) -> Latest:
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:
-    """When tables were released last: pointing a channel elsewhere, switching, or retiring releases, releases none."""
-    while newest and not newest.has_own_tables and newest.number > 1:
-        newest = releases.get(newest.number - 1)
-    return newest.at if newest else datetime.min.replace(tzinfo=UTC)
+    return releases.last_of_tables(newest).at if newest else datetime.min.replace(tzinfo=UTC)
 
 
 def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, TableVersion]:
@@ -99,17 +97,6 @@ def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, Table
     Tables that are not there yet are left out; those that `newest` has and the workspace has not stay as they were released.
     """
     released = newest.tables if newest else {}
-    now = {name: TableVersion(name, workspace.lake.version(name)) for name in workspace.names}
-    return {**released, **{name: version for name, version in now.items() if version.version >= 0}}
-
-
-def following(newest: Release | None, releases: Releases) -> list[str]:
-    """The channels that a release of live moves: those whose release has the tables that were released last.
-
-    A channel that was pointed back, or was left behind while another one goes first, stays where somebody has put it.
-    """
-    if newest is None:
-        return [STABLE]
-    numbers = set(newest.channels.values()) - {newest.number}
-    tables = {newest.number: newest.tables} | {number: releases.get(number).tables for number in numbers}
-    return [channel for channel, number in newest.channels.items() if tables[number] == newest.tables]
+    opened = {name: open_table(workspace.lake.path(name)) for name in workspace.names}
+    now = {name: TableVersion(name, int(of.version()), str(of.metadata().id)) for name, of in opened.items() if of}
+    return {**released, **now}

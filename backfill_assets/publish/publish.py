@@ -21,6 +21,7 @@ from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow import delete_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
+from backfill_assets.publish.channels import refuse_others
 from backfill_assets.publish.conflicts import ShadowState, days_in, outdated_on_live, rewritten_in_live, state_of
 from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.may_publish import (
@@ -39,13 +40,17 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Publication:
-    """One publication of a plan: who publishes it, and why; `run` names it in every record."""
+    """One publication of a plan: who publishes it, and why; `run` names it in every record.
+
+    `together_with`: other plans in live that the readers may get with it, because they were published to other channels only.
+    """
 
     plan: Plan
     workspace: Workspace
     who: str
     reason: str = ""
     run: str = ""
+    together_with: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "run", self.run or f"publish-{self.plan.id}-{secrets.token_hex(4)}")
@@ -63,7 +68,7 @@ class Publication:
 
         `approve` raises if the shadow, in the state that it is given, may not be published. UsageError for a plan that has no
         shadow; Guarded if it is open, not built whole, in conflict with live, lacks columns that live has (unless
-        `allow_breaking`), or if live has changes that cannot be released.
+        `allow_breaking`), if live has changes that cannot be released, or as `refuse_others`.
         `runs`: those of live that are not finished, by Dagster's record; nothing is published beside them.
         Conflict or NotRecorded if a table could not be committed: then the tables before it are, and readers get what they got.
         """
@@ -74,6 +79,7 @@ class Publication:
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
                 return Published.of((), point_to_plan(self.plan, self.workspace, channel, self._by), self.workspace)
+            refuse_others(self.workspace.lake.root, self.plan.id, channel, self.together_with)
             self.plan.refuse_other_code(self.workspace.code)
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
@@ -100,7 +106,7 @@ class Publication:
 
     @property
     def _by(self) -> By:
-        return By(self.who, self.reason)
+        return By(self.who, self.reason, self.together_with)
 
     def _marked(self) -> ExitStack:
         marked = ExitStack()

@@ -7,7 +7,7 @@ from typing import Self
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
-from backfill_assets.publish.live import following
+from backfill_assets.publish.channels import following
 from backfill_assets.workspace import Workspace
 
 
@@ -25,7 +25,7 @@ class Published:
     @classmethod
     def of(cls, builds: Iterable[Build], release: Release, workspace: Workspace) -> Self:
         releases = Releases(workspace.lake.root)
-        moved = following(releases.newest(), releases)
+        moved = following(workspace.lake.root, releases.newest())
         return cls(tuple(builds), release, tuple(name for name in release.channels if name not in moved))
 
     def count(self, outcome: str) -> int:

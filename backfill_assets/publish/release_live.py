@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from backfill_assets.errors import Conflict, TableUnreadable
 from backfill_assets.lake.release import LIVE, STABLE, Release
 from backfill_assets.lake.releases import Releases
-from backfill_assets.publish.live import LiveState, following, live_state, live_tables
+from backfill_assets.publish.channels import behind, following, lagging
+from backfill_assets.publish.live import LiveState, live_state, live_tables
 from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, failures, open_plans, running
 from backfill_assets.workspace import Workspace
 
@@ -52,7 +53,8 @@ MEANWHILE = Withheld((Reason(Cause.WRITTEN, "tables or releases were written whi
 
 
 def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iterable[str] = ()) -> Decision:
-    """Release live, or say why not. Without a `reason`, the release names the tables that changed.
+    """Release live, or say why not, if a table has changed or a channel has lagged behind. Without a `reason`, the release
+    names the tables that changed.
 
     `runs` are the runs and backfills of the tables that are not finished, by Dagster's record. They are asked for only if a
     table has changed.
@@ -61,15 +63,15 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iter
         state = live_state(workspace)
     except TableUnreadable as error:
         return Withheld((Reason(Cause.UNREADABLE, str(error)),))
-    if not state.changed:
+    if not state.changed and not lagging(workspace.lake.root, state.newest):
         return NothingNew(state.newest)
     # After the versions were read: what is running by now may have failed, or written, before it is asked what failed.
     if under_way := running(workspace.lake.root, runs):
         return Withheld(tuple(under_way))
     if reasons := why_withheld(workspace, state):
         return Withheld(tuple(reasons))
-    named = reason or f"changed: {', '.join(state.changed)}"
-    return _release(workspace, state, following(state.newest, Releases(workspace.lake.root)), who, named)
+    named = reason or (f"changed: {', '.join(state.changed)}" if state.changed else "for the channels that were behind")
+    return _release(workspace, state, following(workspace.lake.root, state.newest), who, named)
 
 
 def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Iterable[str] = ()) -> Decision:
@@ -78,8 +80,8 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: I
 
     Raises TableUnreadable for a table whose log cannot be read.
     """
-    state, releases = live_state(workspace), Releases(workspace.lake.root)
-    moved = following(state.newest, releases)
+    state = live_state(workspace)
+    moved = following(workspace.lake.root, state.newest)
     if not state.tables or (not state.changed and STABLE in moved):
         return NothingNew(state.newest)
     if under_way := running(workspace.lake.root, runs):
@@ -106,12 +108,11 @@ def why_withheld(workspace: Workspace, state: LiveState) -> list[Reason]:
 
 
 def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:
-    """The reason, if a person has pointed every channel back to an earlier release; else none."""
-    newest = state.newest
-    if newest is None or following(newest, Releases(workspace.lake.root)):
+    """The reason, if all channels stay behind, so that nobody would get a release; else none."""
+    newest, root = state.newest, workspace.lake.root
+    if newest is None or following(root, newest):
         return []
-    where = ", ".join(f"{channel} at release {number}" for channel, number in newest.channels.items())
-    why = f"{where} was put there: {newest.reason} ({newest.who}). `backfill release --reason ...` releases live"
+    why = f"{'; '.join(map(str, behind(root, newest)))}. `backfill release --reason ...` releases live to stable"
     return [Reason(Cause.POINTED_BACK, why)]
 
 

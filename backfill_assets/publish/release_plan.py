@@ -9,7 +9,8 @@ from backfill_assets.lake.release import STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
-from backfill_assets.publish.live import following, live_state
+from backfill_assets.publish.channels import following, refuse_others
+from backfill_assets.publish.live import live_state
 from backfill_assets.publish.may_publish import refuse_unreleased
 from backfill_assets.workspace import Workspace
 
@@ -23,9 +24,11 @@ class By(NamedTuple):
 
     who: str
     reason: str = ""
+    together_with: tuple[str, ...] = ()
 
     def of(self, plan: Plan) -> str:
-        return f"plan {plan.id}: {self.reason}" if self.reason else f"plan {plan.id}"
+        others = f" (with {', '.join(f'plan {each}' for each in self.together_with)})" if self.together_with else ""
+        return f"plan {plan.id}{others}: {self.reason}" if self.reason else f"plan {plan.id}{others}"
 
 
 def release_plan(
@@ -43,7 +46,7 @@ def release_plan(
         refuse_unreleased(plan, workspace, state, runs, publication=publication)
         if newest and channel in newest.channels and releases.get(newest.channels[channel]).tables == tables:
             return releases.get(newest.channels[channel])
-        moved = [channel, *following(newest, releases)] if channel == STABLE else [channel]
+        moved = [channel, *following(workspace.lake.root, newest)] if channel == STABLE else [channel]
         try:
             return releases.add(newest, tables, kind=PUBLISH, who=by.who, reason=by.of(plan), channels=moved)
         except Conflict:
@@ -57,11 +60,14 @@ def release_plan(
 def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Release:
     """Give the readers of `channel` the newest release that those of another one get: it has the plan, and was released.
 
-    Guarded if no readers get the plan any more.
+    Readers who have the plan already keep what they get. Guarded if no readers get the plan any more, and as `refuse_others`.
     """
     releases = Releases(workspace.lake.root)
     newest = releases.newest()
-    with_plan = int(Plans(workspace.lake.root).events(plan.id, PUBLISHED)[-1].facts["release"])
+    with_plan = int(Plans(workspace.lake.root).events(plan.id, PUBLISHED)[0].facts["release"])
+    if newest and newest.channels.get(channel, 0) >= with_plan:
+        return replace(releases.get(newest.channels[channel]), channels=newest.channels)
+    refuse_others(workspace.lake.root, plan.id, channel, by.together_with)
     number = max(newest.channels.values(), default=0) if newest else 0
     if newest is None or number < with_plan:
         raise Guarded(
@@ -91,7 +97,7 @@ def left_with_plan(plan: Plan, workspace: Workspace) -> str:
     newest = releases.newest()
     if not published or newest is None:
         return ""
-    with_plan, moving = int(published[-1].facts["release"]), following(newest, releases)
+    with_plan, moving = int(published[-1].facts["release"]), following(workspace.lake.root, newest)
     staying = [name for name, number in newest.channels.items() if number >= with_plan and name not in moving]
     if not staying:
         return ""

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import Guarded, TableUnreadable, UsageError
-from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.release import STABLE, Release, TableVersion
+from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import NONE_YET, Releases
 from backfill_assets.lake.table_state import day_files
 from backfill_assets.nearest import did_you_mean
@@ -79,7 +79,7 @@ class Switch:
 
 
 def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
-    table = open_table(workspace.lake.path(version.path), version.version)
+    table = open_version(workspace.lake.root, version)
     if table is None:
         raise TableUnreadable(f"There is no table at {workspace.lake.path(version.path)} any more. {NOTHING}")
     return table

@@ -64,6 +64,8 @@ def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp
         backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path).stdout
     )
     assert (values["channels"], values["accepted"], values["exit_code"]) == ({"stable": 1, "candidate": 2}, 1, 0)
+    said = " ".join(backfill("status", home=tmp_path, landing=tmp_path).stdout.split())
+    assert f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)" in said
     values = json.loads(backfill("publish", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)
     assert (values["channels"], values["accepted"]) == ({"stable": 2, "candidate": 2}, 0)
 

@@ -89,7 +89,8 @@ def test_one_release_is_shown_with_its_tables_and_as_json_in_snake_case(lake):
         "switches",
         "changed_tables",
     ]
-    assert value["tables"] == {A: {"path": A, "version": 1}, B: {"path": B, "version": 0}}
+    ids = {name: str(DeltaTable(str(lake.root / name)).metadata().id) for name in (A, B)}
+    assert value["tables"] == {A: {"path": A, "version": 1, "id": ids[A]}, B: {"path": B, "version": 0, "id": ids[B]}}
     assert (value["channels"], value["retired"], sorted(value["changed_tables"])) == ({"stable": 2}, None, [B, A])
 
 
@@ -210,7 +211,7 @@ def test_readers_go_back_to_a_release_at_once_and_stay_there_until_somebody_rele
         {"stable": 1},
     )
     lake.build(B, 1)
-    assert "stable at release 1 was put there: region_daily is wrong" in " ".join(backfill("status").stdout.split())
+    assert "stable stays at release 1: it was put there: region_daily is wrong" in " ".join(backfill("status").stdout.split())
     assert values("release", "--reason", "mended")["released"]
     assert read(B).count_rows() == 2
 

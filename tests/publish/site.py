@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -137,6 +138,9 @@ class Site:
 
         accepted = {at for at, value in values.items() if now.get(at) != value}
         kept = [file for file in files if file.day in accepted]
+        for file in files:
+            if file.day not in accepted:  # as a step does with files that it does not commit
+                (Path(folder) / unquote(file.path)).unlink()
         commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else [])))
         return commit_and_record(lake.root, table, decide, commit)
 

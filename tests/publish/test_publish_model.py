@@ -40,7 +40,8 @@ class ShadowPlan:
 class Model:
     """Live by day, who wrote which value in order; releases as the values of all days; which one each channel has.
 
-    Readers of the channels in `switched` get the other table, which nobody writes to.
+    Readers of the channels in `switched` get the other table, which nobody writes to. `first`: of each plan that is published,
+    the release that it came with.
     """
 
     wrote: dict[date, list[tuple[str, int]]] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Model:
     releases: list[tuple[int, dict[date, int]]] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
     switched: set[str] = field(default_factory=set)
+    first: dict[str, int] = field(default_factory=dict)
 
     @property
     def live(self) -> dict[date, int]:
@@ -65,15 +67,23 @@ class Model:
             self.switched |= set(channels) - set(self.channels)
         self.channels |= dict.fromkeys(channels, len(self.releases) - 1)
 
+    def at_newest(self, channel: str) -> bool:
+        return self.releases[self.channels[channel]][0] == self.releases[-1][0]
+
+    def missing(self, channel: str) -> set[str]:
+        """The published plans that readers of a channel have not got."""
+        number = self.channels.get(channel, self.channels.get("stable", -1))
+        return {plan for plan, first in self.first.items() if first > number}
+
     def following(self) -> list[str]:
-        return [name for name, n in self.channels.items() if self.releases[n][0] == self.releases[-1][0]]
+        return [name for name in self.channels if self.at_newest(name) or not self.missing(name)]
 
     def has(self, channel: str) -> bool:
         """Whether readers of the channel get live as it is."""
         return channel in self.channels and self.releases[self.channels[channel]][0] == self.commits
 
     def release_live(self) -> None:
-        if not self.releases or self.releases[-1][0] != self.commits:
+        if not self.releases or self.releases[-1][0] != self.commits or not all(map(self.at_newest, self.following())):
             self.release(self.following() if self.releases else ["stable"])
 
 
@@ -112,11 +122,18 @@ class AsInMemory(RuleBasedStateMachine):
         assert self.site.files() == before
 
     @precondition(lambda self: self.shadows)
-    @rule(data=st.data(), channel=st.sampled_from(CHANNELS))
-    def publish(self, data: st.DataObject, channel: str) -> None:
+    @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
+    def publish(self, data: st.DataObject, channel: str, together: bool) -> None:
         shadow, files, live = data.draw(st.sampled_from(self.shadows)), self.site.files(), self.model.live
         conflicts = {d for d, v in shadow.values.items() if live[d] not in (shadow.opened[d], v)}
-        publication = Publication(shadow.plan, self.site.workspace, "ada")
+        others = self.model.missing(channel)
+        with_others = tuple(others) if together else ()
+        publication = Publication(shadow.plan, self.site.workspace, "ada", together_with=with_others)
+        if others and not together:
+            with pytest.raises(Guarded, match=f"would get {len(others)} more plan"):
+                publication.publish(channel, lambda: NOW, lambda state: None)
+            assert self.site.files() == files
+            return
         if conflicts:
             with pytest.raises(Guarded, match=f"changed under {len(conflicts)} partition"):
                 publication.publish(channel, lambda: NOW, lambda state: None)
@@ -130,10 +147,37 @@ class AsInMemory(RuleBasedStateMachine):
             or self.model.releases[self.model.channels[channel]][0] != self.model.commits
         ):
             self.model.release([*self.model.following(), channel] if channel == "stable" else [channel])
+        self.model.first[shadow.plan.id] = self.model.channels[channel]
         self.shadows.remove(shadow)
         self.published.append(shadow.plan)
         changed = {day for day, value in shadow.values.items() if live[day] != value}
         assert {day for day, of in self.site.files().items() if of != files[day]} == changed
+
+    @precondition(lambda self: self.model.first)
+    @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
+    def publish_again(self, data: st.DataObject, channel: str, together: bool) -> None:
+        """What is published already is given to another channel, or stays where it is."""
+        model, files = self.model, self.site.files()
+        plan = data.draw(st.sampled_from([each for each in self.published if each.id in model.first]))
+        others = model.missing(channel) - {plan.id}
+        with_others = tuple(others) if together else ()
+        publication = Publication(plan, self.site.workspace, "ada", together_with=with_others)
+        number, has = max(model.channels.values()), model.channels.get(channel, -1) >= model.first[plan.id]
+        of_channel = channel if channel in model.channels else "stable"
+        source = model.releases[number]
+        switches_differ = (of_channel in model.switched) != any(
+            name in model.switched for name, at in model.channels.items() if at == number
+        )
+        if not has and ((others and not together) or (switches_differ and source[0] != model.releases[-1][0])):
+            with pytest.raises(Guarded):
+                publication.publish(channel, lambda: NOW, lambda state: None)
+        else:
+            publication.publish(channel, lambda: NOW, lambda state: None)
+            if not has:
+                model.switched |= {channel} if of_channel in model.switched else set()
+                model.releases.append(source if switches_differ else model.releases[-1])
+                model.channels[channel] = len(model.releases) - 1 if switches_differ else number
+        assert self.site.files() == files
 
     @precondition(lambda self: self.shadows)
     @rule(data=st.data())
@@ -178,6 +222,8 @@ class AsInMemory(RuleBasedStateMachine):
             if wrote and of[-1][1] == of[wrote[-1]][1] != of[wrote[0] - 1][1]:
                 restored[day] = of[wrote[0] - 1][1]
         decided = self.site.roll_back(plan)
+        if self.site.plans.state(plan.id) == "rolled_back":
+            self.model.first.pop(plan.id, None)
         assert {day for (_, day), kind in decided.items() if kind == Kind.RESTORE} == set(restored)
         self.model.write(restored, "rollback")
         self._release_live()
@@ -198,5 +244,5 @@ class AsInMemory(RuleBasedStateMachine):
             ), channel
 
 
-AsInMemory.TestCase.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+AsInMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
 TestPublicationsAsInMemory = AsInMemory.TestCase

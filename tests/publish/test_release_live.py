@@ -1,13 +1,18 @@
 """When live is released by itself, why it is withheld, in which words, and that it is released once that is mended."""
 
-from datetime import date
+import shutil
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.lake.release import CANDIDATE, STABLE, TableVersion
+from backfill_assets.diff.comparison import Comparison
+from backfill_assets.errors import TableUnreadable
+from backfill_assets.lake.release import CANDIDATE, STABLE, Release, TableVersion
+from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import builds_since, live_state
 from backfill_assets.publish.reasons import Cause
 from backfill_assets.publish.release_live import (
@@ -37,6 +42,10 @@ def decide(lake: BuiltLake, *runs: str):
     return release_live(lake.workspace, who="the sensor", runs=runs)
 
 
+def numbers(release: Release) -> dict[str, int]:
+    return {name: version.version for name, version in release.tables.items()}
+
+
 def words(decision) -> list[str]:
     assert isinstance(decision, Withheld), decision
     return [f"{reason.cause}: {reason}" for reason in decision.reasons]
@@ -48,7 +57,7 @@ def test_a_lake_without_tables_has_nothing_to_release(tmp_path):
     lake.build(A, 0)
     decision = decide(lake)
     assert isinstance(decision, Released)
-    assert decision.release.tables == {A: TableVersion(A, 0)}
+    assert numbers(decision.release) == {A: 0}
 
 
 def test_what_changed_is_released_once_with_the_versions_of_all_tables(lake):
@@ -57,7 +66,7 @@ def test_what_changed_is_released_once_with_the_versions_of_all_tables(lake):
     assert isinstance(decision, Released)
     release = decision.release
     assert (release.number, release.kind, release.who, release.reason) == (2, "live", "the sensor", f"changed: {B}")
-    assert (release.tables, release.channels) == ({A: TableVersion(A, 0), B: TableVersion(B, 1)}, {STABLE: 2})
+    assert (numbers(release), release.channels) == ({A: 0, B: 1}, {STABLE: 2})
     assert decide(lake) == NothingNew(release)
     assert lake.releases.newest() == release
 
@@ -161,7 +170,9 @@ def test_a_channel_that_was_pointed_back_stays_until_a_person_releases_and_failu
     lake.build(A, 2, rows=9)
     failed, held = words(decide(lake))
     assert failed == f"failed: {B} {day(2)}: no_nulls_n: 3 rows"
-    assert held.startswith("pointed back: stable at release 1 was put there: wrong rows (ben). `backfill release --reason")
+    assert held.startswith(
+        "pointed back: stable stays at release 1: it was put there: wrong rows (ben). `backfill release --reason"
+    )
     lake.build(B, 2)
     assert [reason.cause for reason in decide(lake).reasons] == [Cause.POINTED_BACK]
     decision = release_as_it_stands(lake.workspace, who="ben", reason="mended")
@@ -190,9 +201,11 @@ def test_a_person_points_stable_at_what_is_live_although_nothing_changed(lake):
 
 
 def test_a_channel_that_goes_first_is_the_only_one_that_live_moves(lake):
+    plan = lake.start_plan(A, [1])
     lake.build(A, 1, rows=9)
     tables = {A: TableVersion(A, 1), B: TableVersion(B, 0)}
     lake.releases.add(lake.releases.newest(), tables, kind="publish", who="", reason="", channels=[CANDIDATE])
+    Plans(str(lake.root)).note(plan, "published", datetime.now(UTC), release=2)
     lake.build(A, 2, rows=9)
     decision = decide(lake)
     assert isinstance(decision, Released)
@@ -205,7 +218,7 @@ def test_a_table_that_is_gone_from_the_project_stays_as_it_was_released(lake):
     lake.build(B, 1, rows=2)
     decision = decide(lake)
     assert isinstance(decision, Released)
-    assert decision.release.tables == tables | {B: TableVersion(B, 1)}
+    assert numbers(decision.release) == {A: 0, B: 1, "old/c": 5}
 
 
 def test_a_table_that_cannot_be_read_withholds_and_is_named(lake):
@@ -214,6 +227,19 @@ def test_a_table_that_cannot_be_read_withholds_and_is_named(lake):
     assert f"The Delta table {lake.root}/{A} cannot be read" in words(decision)[0]
     assert [reason.cause for reason in decision.failures] == [Cause.UNREADABLE]
     assert why_not_released(lake.workspace) == list(decision.reasons)
+
+
+def test_a_table_that_was_made_anew_is_another_one_at_the_same_version(lake):
+    shutil.rmtree(lake.root / A)
+    lake.build(A, 1, rows=3)
+    state = live_state(lake.workspace)
+    assert (state.changed, state.tables[A].version) == ([A], 0)
+    before, now = (ReleasedTable(str(lake.root), release, A) for release in (lake.releases.get(1), decide(lake).release))
+    with pytest.raises(TableUnreadable, match=f"Another table was made in {lake.root}/{A} since.*other releases are read"):
+        before.dataset()
+    assert now.dataset().count_rows() == 3
+    with pytest.raises(TableUnreadable, match="Another table was made there since"):
+        Comparison("1", "2").made(lake.workspace)
 
 
 def test_what_is_written_while_it_is_decided_is_not_released(lake):

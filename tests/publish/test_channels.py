@@ -1,0 +1,140 @@
+"""What readers of one channel get when plans were published to others, and when a person has pointed them back. No Spark."""
+
+from datetime import date
+
+import pytest
+
+from backfill_assets.errors import Guarded
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.channels import behind
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.published import Published
+from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
+from tests.publish.site import DAYS, NOW, A, Site
+
+D0, D1, D2, D3 = DAYS
+RELEASED = {D0: 1, D1: 2, D2: 3, D3: 4}
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    site = Site(tmp_path / "lake")
+    site.write(RELEASED)
+    release_live(site.workspace, who="sensor")
+    return site
+
+
+def rebuilt(site: Site, values: dict[date, int]) -> Plan:
+    plan = site.shadow_plan({A.name: list(values)}, reason=str(values))
+    site.write(values, into=plan)
+    return plan
+
+
+def publish(site: Site, plan: Plan, channel: str = "stable", together_with: tuple[str, ...] = ()) -> Published:
+    publication = Publication(plan, site.workspace, "ada", together_with=together_with)
+    return publication.publish(channel, lambda: NOW, lambda state: None)
+
+
+def gets(site: Site, channel: str = "stable") -> dict[date, int]:
+    release = Releases(str(site.root)).of_channel(channel)
+    rows = ReleasedTable(str(site.root), release, A.name).dataset().to_table().to_pydict()
+    return dict(sorted(zip(rows["day"], rows["n"], strict=True)))
+
+
+def night(site: Site, values: dict[date, int]) -> None:
+    site.write(values)
+    assert isinstance(release_live(site.workspace, who="sensor"), Released)
+
+
+def point(site: Site, channel: str, number: int) -> None:
+    releases = Releases(str(site.root))
+    newest = releases.newest()
+    assert newest
+    releases.point(newest, channel, number, who="bo", reason="a wrong night")
+
+
+def why_behind(site: Site) -> list[str]:
+    return list(map(str, behind(str(site.root), Releases(str(site.root)).newest())))
+
+
+def test_a_channel_that_a_plan_was_not_published_to_gets_live_again_once_that_is_taken_back(site):
+    plan = rebuilt(site, {D1: 7})
+    publish(site, plan, "candidate")
+    assert why_behind(site) == [
+        f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)"
+    ]
+    night(site, {D3: 8})
+    assert (gets(site), gets(site, "candidate")) == (RELEASED, RELEASED | {D1: 7, D3: 8})
+    site.roll_back(plan)
+    release_live(site.workspace, who="sensor")
+    assert gets(site) == gets(site, "candidate") == RELEASED | {D3: 8}
+    assert why_behind(site) == []
+    night(site, {D2: 9})
+    assert gets(site) == RELEASED | {D2: 9, D3: 8}
+
+
+def test_readers_who_have_a_plan_keep_what_they_get_when_it_is_published_to_them_again(site):
+    first, second = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    publish(site, first)
+    publish(site, second, "candidate")
+    again = publish(site, first)
+    assert (again.builds, again.release.number) == ((), 2)
+    assert gets(site) == RELEASED | {D1: 7}
+    point(site, "candidate", 2)
+    publish(site, first, "candidate")
+    assert gets(site, "candidate") == RELEASED | {D1: 7}
+
+
+def test_a_plan_in_live_that_only_another_channel_gets_is_not_given_along_unless_it_is_named(site):
+    tried, plan = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    publish(site, tried, "candidate")
+    said = f"1 more plan.*{tried.id}. Nothing was published.*--channel stable --with {tried.id}`.*rollback {tried.id}`"
+    with pytest.raises(Guarded, match=said):
+        publish(site, plan)
+    assert (site.values(), gets(site)) == (RELEASED | {D1: 7}, RELEASED)
+    publish(site, plan, "candidate")
+    for one, other in ((tried, plan), (plan, tried)):
+        with pytest.raises(Guarded, match=f"would get 1 more plan.*{other.id}"):
+            publish(site, one)
+    published = publish(site, plan, together_with=(tried.id,))
+    assert gets(site) == gets(site, "candidate") == RELEASED | {D1: 7, D2: 8}
+    assert Releases(str(site.root)).newest().reason == f"plan {plan.id} (with plan {tried.id})"  # type: ignore[union-attr]
+    assert published.staying == ()
+
+
+def test_what_was_published_with_another_plan_is_released_to_all_who_follow(site):
+    tried, plan = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    publish(site, tried, "candidate")
+    publish(site, plan, together_with=(tried.id,))
+    night(site, {D3: 9})
+    assert gets(site) == gets(site, "candidate") == RELEASED | {D1: 7, D2: 8, D3: 9}
+
+
+@pytest.mark.parametrize("tried_first", [False, True])
+def test_readers_who_were_pointed_back_get_no_plan_before_they_are_pointed_forward(site, tried_first):
+    publish(site, rebuilt(site, {D1: 7}), "candidate")
+    publish(site, site.plans.read(site.plans.ids()[0]))  # both channels get release 2
+    night(site, {D3: 666})
+    point(site, "stable", 2)
+    plan = rebuilt(site, {D2: 8})
+    if tried_first:
+        publish(site, plan, "candidate")
+    with pytest.raises(Guarded, match=r"stable were pointed back to release 2: a wrong night \(bo\)") as refused:
+        publish(site, plan)
+    assert gets(site) == RELEASED | {D1: 7}
+    number = int(str(refused.value).rpartition("--release ")[2].split()[0])
+    point(site, "stable", number)
+    publish(site, plan)
+    assert gets(site) == RELEASED | {D1: 7, D2: 8, D3: 666}
+
+
+def test_a_person_who_releases_live_gives_stable_what_it_was_pointed_back_from(site):
+    night(site, {D3: 666})
+    point(site, "stable", 1)
+    night_is_withheld = release_live(site.workspace, who="sensor")
+    assert not isinstance(night_is_withheld, Released)
+    site.write({D3: 5})
+    assert isinstance(release_as_it_stands(site.workspace, who="bo", reason="mended"), Released)
+    assert (gets(site), why_behind(site)) == (RELEASED | {D3: 5}, [])
