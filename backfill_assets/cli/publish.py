@@ -3,6 +3,7 @@
 import getpass
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import typer
 
@@ -30,7 +31,7 @@ def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, with_p
     workspace, plan = _open(plan_id)
     others = tuple(map(Plans(workspace.lake.root).full_id, with_plans))
     publication = Publication(plan, workspace, getpass.getuser(), reason, together_with=others)
-    approve, runs = verified(plan, workspace), unfinished_in(workspace)
+    approve, runs = verified(plan, workspace), partial(unfinished_in, workspace)
     published = publication.publish(channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking)
     unreported, outdated = "", readers_left(plan, workspace).outdated
     try:

@@ -3,6 +3,7 @@
 import getpass
 import json
 from collections.abc import Sequence
+from functools import partial
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.releases import as_values
@@ -19,7 +20,7 @@ REASONS_SHOWN = 3
 
 def run(reason: str, *, as_json: bool) -> int:
     workspace = open_workspace()
-    decision = release_as_it_stands(workspace, who=getpass.getuser(), reason=reason, runs=unfinished_in(workspace))
+    decision = release_as_it_stands(workspace, who=getpass.getuser(), reason=reason, runs=partial(unfinished_in, workspace))
     if isinstance(decision, Withheld):
         why = "; ".join(map(str, decision.reasons[:REASONS_SHOWN]))
         raise Guarded(f"Live is being written: {why}. Nothing was released. Type the same again when that has ended.")

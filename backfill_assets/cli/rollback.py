@@ -14,6 +14,7 @@ from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
+from backfill_assets.publish.channels import behind
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back, rollback_of
@@ -53,7 +54,9 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
         print(json.dumps(values | text.days_by_kind(decisions)))
         return code
     released_next = NEXT_RELEASE if restored and Releases(workspace.lake.root).newest() else ""
-    readers = left_with_plan(plan, workspace) or released_next
+    newest = Releases(workspace.lake.root).newest()
+    staying = "; ".join(f"Readers of {each}" for each in behind(workspace.lake.root, newest))
+    readers = left_with_plan(plan, workspace) or staying or released_next
     for line in [*text.ending_lines(plan.id, decisions), readers, not_reported]:
         if line:
             console.print(line)
@@ -73,10 +76,16 @@ def to_release(number: int, channel: str, *, reason: str, as_json: bool) -> int:
         pointed = releases.point(newest, channel, number, who=getpass.getuser(), reason=why)
         said = (
             f"Readers of {channel} get release {number} ({len(target.tables)} table(s), of {target.at:%Y-%m-%d %H:%M} UTC) "
-            "from now on. No row was changed, and live is not released by itself until `backfill release --reason ...`."
+            f"from now on. No row was changed. {_then(releases, channel)}"
         )
     print(json.dumps({"release": pointed.number, "channels": dict(pointed.channels)}) if as_json else said)
     return exit_codes.DONE
+
+
+def _then(releases: Releases, channel: str) -> str:
+    if any(each.channel == channel for each in behind(releases.root, releases.newest())):
+        return "Releases of live do not change that, until `backfill release --reason ...`."
+    return "They get every release of live from now on."
 
 
 def show(decisions: text.Decisions) -> None:

@@ -75,8 +75,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
     table = table_to_write(commit.folder)
-    refuse_other_partitioning(commit.folder, table, commit.column)
-    _refuse_other_features(commit.folder, table)
+    refuse_unfit(commit.folder, table, commit.column)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
@@ -97,6 +96,12 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
         replace(build, delta_version=version, data_files=files.get(build.day, "")) if build.outcome in COMMITTED else build
         for build in builds
     ]
+
+
+def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
+    """UsageError for a table in which this project does not write days of `column`. Nothing is committed."""
+    refuse_other_partitioning(folder, table, column)
+    _refuse_other_features(folder, table)
 
 
 def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:

@@ -56,7 +56,7 @@ class FileCommit:
         table.create_write_transaction(
             [*adds],
             "overwrite",  # of no day, where files are only added: so that a new column comes in the same commit
-            self._schema(table, accepted),
+            self.schema_after(table, accepted),
             [self.column],
             [(self.column, "in", replaced)],
             commit_properties=self._properties(days, metadata),
@@ -64,8 +64,9 @@ class FileCommit:
         )
         return int(table.version()) + 1  # the handle stays at the version where it was opened
 
-    def _schema(self, table: DeltaTable, days: set[date]) -> Schema:
-        """The declared columns, once no file of other ones is left in the table; until then the stored ones and the new."""
+    def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
+        """The columns of the table after these days: the declared ones, once no file of others is left; until then the stored
+        ones and the new. UsageError if these do not go together."""
         if not differing(table, self.columns):
             return table.schema()
         kept = {day for day, _, _ in day_files(table)} - (set() if self.append_as else days)

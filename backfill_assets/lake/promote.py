@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileType, copy_files
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.commit import refuse_unfit
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.paths import files_in
@@ -35,13 +36,26 @@ class PromoteCommit:
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
         """As `Commit`. UsageError, and nothing is committed, if a file of these days is not there any more."""
+        of_source = self._source()
+        files = files_of(of_source, self.column, days)
+        put_files(self.source, self.folder, files)
+        return self._of(of_source, files)(table, days, metadata)
+
+    def refuse_unfit(self, days: Sequence[date]) -> None:
+        """UsageError if the table, as it is now, does not take these days; nothing is put into its folder."""
+        table = open_table(self.folder)
+        refuse_unfit(self.folder, table, self.column)
+        if table:
+            self._of(self._source(), ()).schema_after(table, set(days))
+
+    def _source(self) -> DeltaTable:
         of_source = open_table(self.source, self.version)
         if of_source is None:
             raise UsageError(f"There is no table at {self.source} any more. Nothing was published. Build its days again.")
-        files = files_of(of_source, self.column, days)
-        put_files(self.source, self.folder, files)
-        columns = of_source.schema().to_json()
-        return FileCommit(self.folder, self.column, files, columns, rebuilt=self.rebuilt)(table, days, metadata)
+        return of_source
+
+    def _of(self, of_source: DeltaTable, files: Sequence[DataFile]) -> FileCommit:
+        return FileCommit(self.folder, self.column, files, of_source.schema().to_json(), rebuilt=self.rebuilt)
 
 
 def put_files(source: str, target: str, files: Iterable[DataFile]) -> None:

@@ -48,9 +48,16 @@ class Releases:
         raise UsageError(NONE_YET.format(self.root))
 
     def readable(self, number: int) -> Release:
-        """The same, but UsageError for a release that was retired too: files of its tables may be gone."""
+        """The same, but UsageError too for a release that was retired, whose files may be gone, and for one that has no tables
+        of its own and gave readers none: a record of where channels were pointed, or of what was retired."""
         release = self.get(number)
         self._refuse_retired(number)
+        if release.kind in (POINTED, RETIRED):
+            had = ", ".join(f"{channel} got release {of}" for channel, of in release.channels.items())
+            raise UsageError(
+                f"Release {number} has no tables of its own: it records that {had} ({release.reason}). Nothing was read or "
+                "changed. Name the release that readers got."
+            )
         return release
 
     def of_channel(self, channel: str = STABLE) -> Release:

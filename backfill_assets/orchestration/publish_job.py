@@ -1,6 +1,7 @@
 """The job `publish`, which publishes a plan's shadow from the UI or over GraphQL, as `backfill publish` does in a terminal."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dagster import Config, JobDefinition, MetadataValue, OpExecutionContext, in_process_executor, job, op
@@ -46,7 +47,7 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
             others = tuple(map(plans.full_id, config["with_plans"]))
             publication = Publication(plan, workspace, who, config["reason"], together_with=others)
             approve, allow = verified(plan, workspace), config["allow_breaking"]
-            runs = [run for run in unfinished_runs(context.instance, workspace.names) if run != f"run {context.run_id[:8]}"]
+            runs = partial(unfinished_runs, context.instance, workspace.names, but=context.run_id)
             published = publication.publish(config["channel"], utc_now, approve, runs=runs, allow_breaking=allow)
         try:
             report(dagster(workspace.settings), list(published.builds))

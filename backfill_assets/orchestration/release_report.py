@@ -27,21 +27,21 @@ def materialization(release: Release, before: Release | None) -> AssetMaterializ
     return AssetMaterialization(RELEASES, description=release.reason, metadata=metadata)
 
 
-def evaluation(failures: list[str], reasons: Iterable[Reason]) -> AssetCheckEvaluation:
-    """The check: it fails if there are `failures`, in words; `reasons` have their days."""
+def evaluation(failures: list[str], staying: list[str], reasons: Iterable[Reason]) -> AssetCheckEvaluation:
+    """The check: it fails if there are `failures`, in words; `reasons` have their days. `staying`: channels that are behind."""
     return AssetCheckEvaluation(
         asset_key=RELEASES,
         check_name=CHECK,
         passed=not failures,
-        description=described(failures),
+        description=described(failures, staying),
         metadata=days_of(reasons),
     )
 
 
-def described(failures: list[str]) -> str:
+def described(failures: list[str], staying: list[str]) -> str:
     """What the check says."""
     if not failures:
-        return "No failed day keeps live from being released."
+        return " ".join(["No failed day keeps live from being released.", *(f"Readers of {each}." for each in staying)])
     return (
         f"Live is not released, and readers get the release before it. {'; '.join(failures)}. Build these days, or release "
         "live in spite of them: `backfill release --reason ...`."

@@ -5,7 +5,8 @@ wrote to, keep live from being released; runs that go on and open plans do not f
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -26,12 +27,15 @@ from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.release_report import CHECK, RELEASES, days_of, described, evaluation, materialization
 from backfill_assets.orchestration.unfinished import unfinished_runs
+from backfill_assets.publish.channels import behind
 from backfill_assets.publish.live import last_commits
 from backfill_assets.publish.reasons import FAILURES
 from backfill_assets.publish.release_live import Decision, Released, Withheld, release_live, why_not_released
 from backfill_assets.workspace import Workspace
 
 SENSOR, EVERY_S = "release_live", 30
+# While live is withheld, it is looked at again after so many ticks, whether anything was committed or not.
+LOOKED_AT_AGAIN = 10
 # A sensor without a cursor, as after Dagster's storage was made anew, reports this many releases and no earlier ones.
 REPORTED_AT_FIRST = 20
 ASSET = (
@@ -44,16 +48,19 @@ PROMISE = "Everything that was built in live is released: no day that failed, or
 @dataclass(frozen=True)
 class Cursor:
     """What the sensor knows from before: the commits that it has decided on, the words of its skip, the last release
-    that it reported, and the failures (None: never evaluated)."""
+    that it reported, what the check shows (None: it was never evaluated), and in how many ticks it looks again although
+    nothing was committed (0: never)."""
 
     decided: str = ""
     said: str = ""
     reported: int | None = None
-    failures: list[str] | None = None
+    shown: list[str] | None = None
+    again: int = 0
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
-        return cls(**json.loads(text)) if text else cls()
+        known = json.loads(text) if text else {}
+        return cls(**{each.name: known[each.name] for each in fields(cls) if each.name in known})
 
     def text(self) -> str:
         return json.dumps(self.__dict__)
@@ -71,7 +78,8 @@ def release_check(workspace: Workspace) -> AssetChecksDefinition:
     def live_is_released() -> AssetCheckResult:
         reasons = why_not_released(workspace)
         failures = [str(reason) for reason in reasons if reason.cause in FAILURES]
-        return AssetCheckResult(passed=not failures, description=described(failures), metadata=days_of(reasons))
+        staying = staying_in(workspace)
+        return AssetCheckResult(passed=not failures, description=described(failures, staying), metadata=days_of(reasons))
 
     return live_is_released
 
@@ -88,17 +96,24 @@ def release_sensor(workspace: Workspace) -> SensorDefinition:
     def release(context: SensorEvaluationContext) -> SensorResult:
         cursor = Cursor.read(context.cursor)
         commits = last_commits(workspace)
-        if commits == cursor.decided:
-            return SensorResult(skip_reason=cursor.said, cursor=context.cursor)
+        if commits == cursor.decided and cursor.again != 1:
+            waiting = replace(cursor, again=max(cursor.again - 1, 0))
+            return SensorResult(skip_reason=cursor.said, cursor=waiting.text())
         try:
-            runs = unfinished_runs(context.instance, workspace.names)
+            runs = partial(unfinished_runs, context.instance, workspace.names)
             decision = release_live(workspace, who=f"sensor {SENSOR}", runs=runs)
             new = _to_report(Releases(workspace.lake.root), cursor)
         except BackfillError as error:
             return SensorResult(skip_reason=str(error), cursor=context.cursor)
-        return _result(cursor, commits, decision, new)
+        return _result(cursor, commits, decision, new, staying_in(workspace))
 
     return release
+
+
+def staying_in(workspace: Workspace) -> list[str]:
+    """The channels that do not get live with its next release, and why."""
+    root = workspace.lake.root
+    return list(map(str, behind(root, Releases(root).newest())))
 
 
 def _to_report(releases: Releases, cursor: Cursor) -> list[Release]:
@@ -109,20 +124,22 @@ def _to_report(releases: Releases, cursor: Cursor) -> list[Release]:
     return releases.all(after=newest.number - REPORTED_AT_FIRST - 1) if newest else []
 
 
-def _result(cursor: Cursor, commits: str, decision: Decision, releases: list[Release]) -> SensorResult:
+def _result(cursor: Cursor, commits: str, decision: Decision, releases: list[Release], staying: list[str]) -> SensorResult:
     last = releases[-1].number if releases else 0
     reported = last - REPORTED_AT_FIRST if cursor.reported is None else cursor.reported
     pairs = pairwise([None, *releases])
     events: list[Any] = [materialization(release, before) for before, release in pairs if release and release.number > reported]
-    withheld, failures = decision if isinstance(decision, Withheld) else None, cursor.failures
+    withheld, shown = decision if isinstance(decision, Withheld) else None, cursor.shown
     if not (withheld and withheld.is_passing):
         failures = [str(reason) for reason in withheld.failures] if withheld else []
-        if failures != cursor.failures:
-            events.append(evaluation(failures, withheld.reasons if withheld else ()))
+        shown = [*failures, *staying]
+        if shown != cursor.shown:
+            events.append(evaluation(failures, staying, withheld.reasons if withheld else ()))
     said = _said(decision)
     # What ends by itself is looked at again; so is a release, which is a commit of its own.
     decided = "" if isinstance(decision, Released) or (withheld and withheld.is_passing) else commits
-    after = Cursor(decided, said, last or cursor.reported, failures)
+    # What failed may be mended without a commit: by other code, a delivery that is put back, a person who points a channel.
+    after = Cursor(decided, said, last or cursor.reported, shown, LOOKED_AT_AGAIN if withheld else 0)
     return SensorResult(asset_events=events, skip_reason=None if events else said, cursor=after.text())
 
 

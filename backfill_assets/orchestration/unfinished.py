@@ -12,11 +12,13 @@ from backfill_assets.dagster_client.launched import WRITING
 UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
 
 
-def unfinished_runs(instance: DagsterInstance, tables: Collection[str]) -> Iterator[str]:
-    """Each such run or backfill of these tables, as `run 1b9d6bcd`."""
+def unfinished_runs(instance: DagsterInstance, tables: Collection[str], *, but: str = "") -> Iterator[str]:
+    """Each such run or backfill of these tables, as `run 1b9d6bcd`, other than the run `but`."""
     keys = {AssetKey(name.split("/")) for name in tables}
     for run in instance.get_runs(RunsFilter(statuses=NOT_FINISHED_STATUSES)):
         selected = run.asset_selection
+        if run.run_id == but:
+            continue
         if (run.job_name in WRITING) if selected is None else bool(keys & selected):
             yield f"run {run.run_id[:8]}"
     for backfill in instance.get_backfills(BulkActionsFilter(statuses=UNFINISHED_BACKFILLS)):

@@ -1,7 +1,7 @@
 """What a rollback does with each partition that a plan changed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from backfill_assets.lake.record import Build
@@ -19,8 +19,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done with one partition; `before`: the build to put back, from `version` of its table; `why`: of a conflict, or
-    of rows that are lost."""
+    """What is done with one partition; `before`: the build to put back, from `version` of its table, or, where the rows are as
+    before already, to record again; `why`: of a conflict, or of rows that are lost."""
 
     kind: Kind
     before: Build | None = None
@@ -43,7 +43,7 @@ def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "",
     """
     changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
     if not changed:
-        return None
+        return _recorded_again(builds, plan_id)
     of_plan, now = builds[changed[-1]], builds[-1]
     # What others built between two of the plan's builds is not lost; that they found the plan's own rows is no build of theirs.
     written = {builds[n].delta_version for n in changed}
@@ -57,6 +57,15 @@ def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "",
         return Decision(Kind.RESTORED)
     why = rewritten_by_others or (_by_whom(now) if now.fingerprint != of_plan.fingerprint else "")
     return Decision(Kind.CONFLICT, why=why) if why and not force else Decision(Kind.RESTORE, before, version=version)
+
+
+def _recorded_again(builds: Sequence[Build], plan_id: str) -> Decision | None:
+    """The decision on a partition in which the plan found the rows that were there, made from other inputs; None for others."""
+    now, others = builds[-1], [build for build in builds if build.plan != plan_id]
+    if now.plan != plan_id or not others or now.inputs == others[-1].inputs or now.fingerprint != others[-1].fingerprint:
+        return None
+    before = replace(others[-1], delta_version=now.delta_version, data_files=now.data_files)
+    return Decision(Kind.RESTORED, before)
 
 
 def _by_whom(build: Build) -> str:

@@ -1,6 +1,6 @@
 """Whether a plan may be published: a shadow that is built whole, on what live holds now, and nothing in live to wait for."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from backfill_assets.calendar import Partition
@@ -10,7 +10,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
-from backfill_assets.publish.reasons import Reason, running
+from backfill_assets.publish.reasons import Reason, Runs, no_runs, running
 from backfill_assets.publish.release_live import pointed_back, why_withheld
 from backfill_assets.workspace import Workspace
 
@@ -75,11 +75,11 @@ def _breaking(name: str, workspace: Workspace, state: ShadowState) -> Iterator[s
 
 
 def refuse_unreleased(
-    plan: Plan, workspace: Workspace, state: LiveState, runs: Iterable[str] = (), *, publication: str = ""
+    plan: Plan, workspace: Workspace, state: LiveState, runs: Runs = no_runs, *, publication: str = ""
 ) -> None:
     """Guarded if live in this state has changes, other than of this plan's days, that cannot be released with them.
 
-    `runs`: those of live that are not finished, by Dagster's record. `publication`: the run whose steps are the plan's own.
+    `runs` asks Dagster's record for those of live that are not finished. `publication`: the run whose steps are the plan's own.
     """
     reasons = running(workspace.lake.root, runs, but=publication)
     if not reasons:

@@ -1,14 +1,29 @@
 """What a publication has done."""
 
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from backfill_assets.lake.record import Build
+from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import following
 from backfill_assets.workspace import Workspace
+
+PUBLISH, ROLLBACK = "publish", "rollback"
+
+
+def name_of_act(act: str, plan: Plan) -> str:
+    """A name of its own for one publication or rollback of a plan: the run in what it records."""
+    return f"{act}-{plan.id}-{secrets.token_hex(4)}"
+
+
+def recorded_by(act: str, plan: Plan, workspace: Workspace) -> list[Build]:
+    """The builds of live that publications, or rollbacks, of a plan have recorded last; those that were killed, too."""
+    latest = workspace.lake.latest({name: plan.days_of(name) for name in plan.reasons}, SCHEMA.names).accepted
+    return [build for build in latest.values() if build.run.startswith(f"{act}-{plan.id}-")]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Why live is not released: open plans, days that failed since the last release, days that somebody else wrote to."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -50,15 +50,20 @@ class Reason:
         return f"{which}{self.why}"
 
 
-def running(root: str, runs: Iterable[str] = (), *, but: str = "") -> list[Reason]:
-    """The steps that are running, by table, and the runs (as `run 1234`) that are not finished. `but`: a run not to name."""
+# Asks which runs and backfills of live (as `run 1234`) are not finished.
+Runs = Callable[[], Iterable[str]]
+no_runs: Runs = tuple
+
+
+def running(root: str, runs: Runs = no_runs, *, but: str = "") -> list[Reason]:
+    """The steps that are running, by table, and the runs that are not finished. `but`: a run not to name."""
     days: dict[tuple[str, str], list[date]] = {}
     for (table, day), step in running_steps(root).items():
         if step.run == but:
             continue
         days.setdefault((table, step.run), []).append(day)
     steps = [Reason(Cause.RUNNING, f"run {run} is computing them", name, _in_order(of)) for (name, run), of in days.items()]
-    return steps + [Reason(Cause.RUNNING, f"{run} is not finished") for run in runs]
+    return steps + [Reason(Cause.RUNNING, f"{run} is not finished") for run in runs()]
 
 
 def open_plans(root: str, state: LiveState) -> Iterator[Reason]:

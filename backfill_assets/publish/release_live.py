@@ -12,7 +12,7 @@ from backfill_assets.lake.release import LIVE, STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.channels import behind, following, lagging
 from backfill_assets.publish.live import LiveState, live_state, live_tables
-from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, failures, open_plans, running
+from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, Runs, failures, no_runs, open_plans, running
 from backfill_assets.workspace import Workspace
 
 
@@ -52,12 +52,11 @@ Decision = Released | NothingNew | Withheld
 MEANWHILE = Withheld((Reason(Cause.WRITTEN, "tables or releases were written while this was decided"),))
 
 
-def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iterable[str] = ()) -> Decision:
+def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Runs = no_runs) -> Decision:
     """Release live, or say why not, if a table has changed or a channel has lagged behind. Without a `reason`, the release
     names the tables that changed.
 
-    `runs` are the runs and backfills of the tables that are not finished, by Dagster's record. They are asked for only if a
-    table has changed.
+    `runs` asks Dagster's record for the runs and backfills of the tables that are not finished, if a table has changed.
     """
     try:
         state = live_state(workspace)
@@ -74,7 +73,7 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Iter
     return _release(workspace, state, following(workspace.lake.root, state.newest), who, named)
 
 
-def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Iterable[str] = ()) -> Decision:
+def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Runs = no_runs) -> Decision:
     """Release live to `stable` by a person's decision, in spite of unfinished plans and of days that failed, but never while
     steps are running or `runs` are not finished. The release's reason names what it is in spite of.
 

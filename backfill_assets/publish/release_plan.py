@@ -1,6 +1,5 @@
 """Giving readers a plan that is in live: in a release of its own, or, of another channel, in one that readers get already."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,10 +11,10 @@ from backfill_assets.plan.store import PUBLISHED, Plans
 from backfill_assets.publish.channels import following, refuse_others
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.may_publish import refuse_unreleased
+from backfill_assets.publish.published import PUBLISH
+from backfill_assets.publish.reasons import Runs, no_runs
 from backfill_assets.workspace import Workspace
 
-# The kind of a release that a plan was published with.
-PUBLISH = "publish"
 ATTEMPTS = 20
 
 
@@ -32,7 +31,7 @@ class By(NamedTuple):
 
 
 def release_plan(
-    plan: Plan, workspace: Workspace, channel: str, by: By, runs: Sequence[str] = (), *, publication: str = ""
+    plan: Plan, workspace: Workspace, channel: str, by: By, runs: Runs = no_runs, *, publication: str = ""
 ) -> Release:
     """Release live as it is to the readers of `channel`; a release of these tables that they get already stands.
 
@@ -101,5 +100,8 @@ def left_with_plan(plan: Plan, workspace: Workspace) -> str:
     staying = [name for name, number in newest.channels.items() if number >= with_plan and name not in moving]
     if not staying:
         return ""
-    back = f" `backfill rollback --release {with_plan - 1} --channel {staying[0]}` takes it from them." if with_plan > 1 else ""
+    # What these readers got before the plan.
+    before = releases.get(with_plan - 1).channels.get(staying[0]) if with_plan > 1 else None
+    known = before is not None and before not in newest.retired
+    back = f" `backfill rollback --release {before} --channel {staying[0]}` takes it from them." if known else ""
     return f"Readers of {', '.join(staying)} still get the plan, with release {newest.channels[staying[0]]}.{back}"

@@ -27,10 +27,12 @@ def _rows(name: str, state: ShadowState) -> int:
 
 def code_of(plan: Plan, workspace: Workspace) -> dict[str, str]:
     """The code that a verdict is about: of the tables as planned, their rules, and what the project declares of several."""
-    rules = {f"rules of {table.name}": table.rules_version for table in workspace.tables if table.name in plan.code}
+    tables = [table for table in workspace.tables if table.name in plan.code]
+    drift = {f"drift thresholds of {table.name}": repr(sorted(table.drift.items())) for table in tables if table.drift}
+    rules = {f"rules of {table.name}": table.rules_version for table in tables}
     declared = {f"check {each.name}": each.version for each in workspace.reconciliations}
     declared |= {f"check {each.name}": each.version for each in workspace.consumers}
-    return {**plan.code, **rules, **declared}
+    return {**plan.code, **rules, **drift, **declared}
 
 
 def verified(plan: Plan, workspace: Workspace) -> Callable[[ShadowState], None]:

@@ -17,7 +17,7 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import ALWAYS_KEPT
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.publish.rollback import Kind
+from backfill_assets.publish.decision import Kind
 from tests.lake.maintained import WINDOW, age, contents, later, of_table, on_disk, release, run, values_of
 from tests.publish.site import DAYS, A, B, Site
 

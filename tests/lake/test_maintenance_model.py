@@ -17,8 +17,8 @@ from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import ALWAYS_KEPT
 from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.live import live_tables
-from backfill_assets.publish.rollback import Kind
 from tests.lake.maintained import WINDOW, later, of_table, on_disk, values_of, write_in_many_files
 from tests.publish.site import DAYS, A, Site
 

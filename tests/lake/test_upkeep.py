@@ -17,7 +17,7 @@ from backfill_assets.lake.retirement import ALWAYS_KEPT
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.lake.table_state import read_state
 from backfill_assets.lake.upkeep import MANY_FILES
-from backfill_assets.publish.rollback import Kind
+from backfill_assets.publish.decision import Kind
 from backfill_assets.settings import Settings
 from tests.lake.maintained import (
     WINDOW,

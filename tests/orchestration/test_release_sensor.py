@@ -1,6 +1,7 @@
 """The sensor that releases live: what it releases, what it waits for, and what Dagster shows of it. In process, no Spark."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,17 @@ from dagster._core.test_utils import create_run_for_test
 from backfill_assets.code_location import definitions_of
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.orchestration.release_report import RELEASES
-from backfill_assets.orchestration.release_sensor import REPORTED_AT_FIRST, release_check, release_sensor, releases_spec
+from backfill_assets.orchestration.release_sensor import (
+    LOOKED_AT_AGAIN,
+    REPORTED_AT_FIRST,
+    release_check,
+    release_sensor,
+    releases_spec,
+)
+from backfill_assets.workspace import Workspace
 from tests.deliveries import day
+from tests.plan.graphs import table
+from tests.plan.workspaces import workspace_of
 from tests.publish.built_lake import A, B, BuiltLake
 
 
@@ -34,6 +44,11 @@ class Ticking(BuiltLake):
 
     instance: DagsterInstance
     cursor: str | None = None
+    code = "1"
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of([table(A), replace(table(B), version=self.code)], self.calendar, str(self.root))
 
     def tick(self) -> SensorResult:
         context = build_sensor_context(instance=self.instance, cursor=self.cursor)
@@ -64,6 +79,30 @@ def said(result: SensorResult) -> str:
     assert not result.asset_events
     assert result.skip_reason
     return str(result.skip_reason.skip_message)
+
+
+def test_what_is_mended_without_a_commit_is_released_although_nothing_was_written(lake):
+    lake.tick()
+    lake.build(A, 1, rows=3)
+    lake.code = "2"  # an edit of B, with which a day failed, and which is taken back
+    lake.fail(B, 2, code_version="2")
+    assert shown(lake.tick()) == [False]
+    lake.code = "1"
+    ticks = [lake.tick() for _ in range(LOOKED_AT_AGAIN)]
+    assert [shown(tick) for tick in ticks[:-1]] == [[]] * (LOOKED_AT_AGAIN - 1)
+    assert shown(ticks[-1]) == [2, True]
+
+
+def test_a_channel_that_is_behind_is_named_by_the_check(lake):
+    lake.tick()
+    releases = lake.releases
+    lake.build(A, 1, rows=3)
+    lake.tick()
+    releases.point(releases.newest(), "stable", 1, who="bo", reason="wrong rows")
+    releases.add(releases.newest(), releases.get(2).tables, kind="live", who="bo", reason="", channels=["candidate"])
+    (*_, check) = lake.tick().asset_events
+    assert check.passed
+    assert check.description.endswith("Readers of stable stays at release 1: it was put there: wrong rows (bo).")
 
 
 def test_a_change_is_released_and_shown_once_with_its_versions(lake):

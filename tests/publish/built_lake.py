@@ -51,8 +51,9 @@ class BuiltLake:
         built = [replace(b, delta_version=version, data_files=files.get(b.day, ""), at=now) for b in builds]
         Ledger(str(self.root)).append(built)
 
-    def fail(self, name: str, *numbers: int, message: str = "no_nulls_n: 3 rows", **fields: Any) -> None:
-        Ledger(str(self.root)).append([Build(name, day(n), "failed", "r", "1", message=message, **fields) for n in numbers])
+    def fail(self, name: str, *numbers: int, **fields: Any) -> None:
+        known = {"message": "no_nulls_n: 3 rows", "code_version": "1", **fields}
+        Ledger(str(self.root)).append([Build(name, day(n), "failed", "r", **known) for n in numbers])
 
     def rewrite(self, name: str, number: int, rows: int = 2) -> None:
         """Somebody else writes other rows to a day."""

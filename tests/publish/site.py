@@ -42,9 +42,13 @@ A = Table("raw/a", lambda: None, "day", "n BIGINT, day DATE", {"days": SliceDays
 B = Table("raw/b", lambda: None, "day", "n BIGINT, day DATE", {"a": same_day(A)}, (), "1")
 
 
-def columns(day_column: str, *texts: str) -> str:
-    """The columns of a table, as Spark says them: `n`, the day, and texts."""
-    types = {"n": "long", day_column: "date", **dict.fromkeys(texts, "string")}
+# The column of the number, and its type.
+NUMBER = ("n", "long")
+
+
+def columns(day_column: str, *texts: str, number: tuple[str, str] = NUMBER) -> str:
+    """The columns of a table, as Spark says them: the number, the day, and texts."""
+    types = {number[0]: number[1], day_column: "date", **dict.fromkeys(texts, "string")}
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
     return json.dumps({"type": "struct", "fields": fields})
 
@@ -103,6 +107,7 @@ class Site:
         code: str = "1",
         more: str = "",
         into: Plan | None = None,
+        number: tuple[str, str] = NUMBER,
     ) -> list[Build]:
         """Write days in one commit, by a plan or by a night; one whose value is the same is recorded as unchanged.
 
@@ -113,7 +118,8 @@ class Site:
         plan, code = (into.id, into.code[table]) if into else (plan, code)
         now, folder = {} if into else self.values(table), lake.path(table)
         rows = [(value, at) for at, value in values.items() for _ in range(value)]
-        data = {"n": pa.array([v for v, _ in rows], pa.int64()), self.column: pa.array([at for _, at in rows], pa.date32())}
+        numbers = pa.array([v for v, _ in rows], pa.int64()).cast(pa.int64() if number[1] == "long" else pa.string())
+        data = {number[0]: numbers, self.column: pa.array([at for _, at in rows], pa.date32())}
         data |= {more: pa.array([f"{v}" for v, _ in rows], pa.string())} if more else {}
         files = write_table(pa.table(data), folder, self.column)
 
@@ -141,7 +147,7 @@ class Site:
         for file in files:
             if file.day not in accepted:  # as a step does with files that it does not commit
                 (Path(folder) / unquote(file.path)).unlink()
-        commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else [])))
+        commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else []), number=number))
         return commit_and_record(lake.root, table, decide, commit)
 
     def fail(self, *days: date, table: str = A.name, message: str = "no rows") -> None:

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
@@ -12,7 +12,9 @@ from backfill_assets.publish.channels import behind
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
-from tests.publish.site import DAYS, NOW, A, Site
+from backfill_assets.publish.release_plan import left_with_plan
+from backfill_assets.publish.switch import Switch
+from tests.publish.site import DAYS, NOW, A, B, Site
 
 D0, D1, D2, D3 = DAYS
 RELEASED = {D0: 1, D1: 2, D2: 3, D3: 4}
@@ -128,6 +130,34 @@ def test_readers_who_were_pointed_back_get_no_plan_before_they_are_pointed_forwa
     point(site, "stable", number)
     publish(site, plan)
     assert gets(site) == RELEASED | {D1: 7, D2: 8, D3: 666}
+
+
+def test_a_record_of_where_a_channel_was_pointed_is_no_release_to_go_back_to(site):
+    night(site, {D3: 666})
+    point(site, "stable", 1)
+    releases = Releases(str(site.root))
+    with pytest.raises(UsageError, match=r"Release 3 has no tables of its own: it records that stable got release 1 \(a wrong"):
+        point(site, "stable", 3)
+    with pytest.raises(UsageError, match="Name the release that readers got"):
+        releases.readable(3)
+    assert gets(site) == RELEASED
+
+
+def test_the_command_that_takes_a_plan_from_readers_gives_them_what_they_had_before_it(site):
+    site.write(dict.fromkeys(DAYS, 5), table=B.name)
+    release_live(site.workspace, who="sensor")
+    first, second = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    publish(site, rebuilt(site, {D0: 3}), "candidate")
+    assert Switch(A.name, B.name, "candidate").carry_out(site.workspace, "ada")  # the release just before the plan's
+    others = [plan for plan in site.plans.ids() if site.plans.state(plan) == "published"]
+    publish(site, first, together_with=tuple(others))
+    publish(site, second, "candidate")
+    site.roll_back(first)
+    said = left_with_plan(first, site.workspace)
+    number = int(said.rpartition("--release ")[2].split()[0])
+    assert number == 2
+    point(site, "stable", number)
+    assert gets(site) == RELEASED
 
 
 def test_a_person_who_releases_live_gives_stable_what_it_was_pointed_back_from(site):

@@ -17,7 +17,7 @@ from backfill_assets.publish.shadows import discard
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verified import code_of, verified, versions_of
-from tests.publish.site import DAYS, NOW, A, Site
+from tests.publish.site import DAYS, NOW, A, B, Site
 
 D0, D1, D2, D3 = DAYS
 
@@ -118,6 +118,23 @@ def test_a_column_that_live_has_and_the_shadow_has_not_is_not_lost_unless_that_i
         publish(site, plan)
     publish(site, plan, allow_breaking=True)
     assert site.values()[D1] == 7
+
+
+@pytest.mark.parametrize("spelled", ["n", "N"])
+def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written(site, spelled):
+    for table in (A.name, B.name):
+        site.write({D0: 5, D1: 2}, table=table)
+    release_live(site.workspace, who="sensor")
+    plan = site.shadow_plan({A.name: [D1], B.name: [D1]})
+    site.write({D1: 7}, into=plan)
+    site.write({D1: 7}, into=plan, table=B.name, number=(spelled, "string" if spelled == "n" else "long"))
+    verdict_on(site, plan, Outcome.PASSED)
+    files = site.files()
+    with pytest.raises((UsageError, Guarded), match=B.name):
+        publish(site, plan, allow_breaking=True)
+    assert site.files() == files
+    assert site.plans.half_published() == []
+    discard(plan, site.workspace, who="ada", now=lambda: NOW)
 
 
 def test_a_column_that_only_the_shadow_has_breaks_nobody(site):

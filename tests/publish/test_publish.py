@@ -227,7 +227,9 @@ def test_a_publication_that_is_killed_anywhere_is_finished_by_the_same_command_a
     assert released(site, B.name) == half_way
     if half_way == before:  # whatever is in live by now: readers get all of it, or nothing
         assert not isinstance(release_live(site.workspace, who="sensor"), Released)
-    publish(site, plan)
+    finished = publish(site, plan)
+    # All that is to be shown in Dagster, whichever of the two commands has committed it; once all was published, nothing.
+    assert {(b.table, b.day) for b in finished.builds} in [{(t.name, d) for t in (A, B) for d in (D1, D2)}, set()]
     for table in (A.name, B.name):
         assert site.values(table) == {D0: 1, D1: 7, D2: 8, D3: 4} == released(site, table)
         outcomes = [b.outcome for b in site.workspace.lake.ledger.builds({table: [D1]}) if b.plan == plan.id]

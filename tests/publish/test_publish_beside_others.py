@@ -1,6 +1,7 @@
 """Publishing while live, releases and other plans are not at rest: what readers of each channel get. No Spark."""
 
 from datetime import date
+from threading import Thread
 
 import pytest
 from deltalake import DeltaTable
@@ -86,6 +87,51 @@ def test_half_a_publication_that_is_taken_back_leaves_no_shadow_and_lets_live_be
     assert released(site) == RELEASED | {D3: 9}
 
 
+def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_other(site):
+    one, other = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    refusals: list[str | None] = []
+    threads: list[Thread] = []
+
+    def begins_meanwhile():
+        if not refusals:
+            refusals.append(None)
+            second = Thread(target=lambda: refusals.append(refused(site, other)))
+            second.start()
+            second.join(timeout=0.5)  # it waits for the first to have begun
+            threads.append(second)
+        return NOW
+
+    Publication(one, site.workspace, "ada").publish("stable", begins_meanwhile, approved)
+    threads[0].join()
+    assert released(site) == RELEASED | {D1: 7} | ({} if refusals[1] else {D2: 8})
+    publish(site, other)
+    assert released(site) == released(site, B.name) == RELEASED | {D1: 7, D2: 8}
+    assert site.plans.half_published() == []
+
+
+def refused(site: Site, plan: Plan) -> str:
+    try:
+        publish(site, plan)
+    except Guarded as error:
+        return str(error)
+    return ""
+
+
+def test_a_run_that_begins_while_files_are_copied_is_asked_for_again(site):
+    plan, asked = rebuilt(site, {D1: 7}), []
+
+    def runs():
+        asked.append(site.values()[D1])
+        return ["run 1b9d6bcd"] if site.values()[D1] == 7 else []
+
+    with pytest.raises(Guarded, match="run 1b9d6bcd is not finished"):
+        publish(site, plan, runs=runs)
+    assert asked == [2, 7]
+    assert released(site) == RELEASED
+    publish(site, plan)
+    assert released(site) == RELEASED | {D1: 7}
+
+
 def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(site):
     plan, other = rebuilt(site, {D1: 7}), site.plan({A.name: [D2]})
     site.plans.note(other.id, "started", NOW)
@@ -94,7 +140,7 @@ def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(s
         publish(site, plan)
     site.plans.note(other.id, "ended", NOW, ending="done")
     with pytest.raises(Guarded, match="run 1b9d6bcd is not finished"):
-        publish(site, plan, runs=["run 1b9d6bcd"])
+        publish(site, plan, runs=lambda: ["run 1b9d6bcd"])
     assert released(site) == RELEASED
 
 

@@ -39,7 +39,7 @@ def lake(tmp_path: Path) -> BuiltLake:
 
 
 def decide(lake: BuiltLake, *runs: str):
-    return release_live(lake.workspace, who="the sensor", runs=runs)
+    return release_live(lake.workspace, who="the sensor", runs=lambda: runs)
 
 
 def numbers(release: Release) -> dict[str, int]:
@@ -76,7 +76,7 @@ def test_it_waits_for_steps_and_runs_and_does_not_ask_for_runs_if_nothing_change
         raise AssertionError("asked")
         yield
 
-    assert isinstance(release_live(lake.workspace, who="", runs=never()), NothingNew)
+    assert isinstance(release_live(lake.workspace, who="", runs=never), NothingNew)
     lake.build(A, 1, rows=2)
     with mark_running(str(lake.root), RunningStep(B, [day(1), day(2)], "run-7")):
         assert words(decide(lake)) == [f"running: {B} {day(1)}..{day(2)}: run run-7 is computing them"]
@@ -249,7 +249,7 @@ def test_what_is_written_while_it_is_decided_is_not_released(lake):
         lake.build(A, 2, rows=2)
         yield from ()
 
-    decision = release_live(lake.workspace, who="", runs=runs())
+    decision = release_live(lake.workspace, who="", runs=runs)
     assert decision == MEANWHILE
     assert decision.is_passing
     assert isinstance(decide(lake), Released)
@@ -263,7 +263,7 @@ def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):
         lake.releases.add(newest, newest.tables, kind="publish", who="ben", reason="")
         yield from ()
 
-    assert release_live(lake.workspace, who="", runs=runs()) == MEANWHILE
+    assert release_live(lake.workspace, who="", runs=runs) == MEANWHILE
     assert [(each.number, each.who) for each in lake.releases.all()] == [(1, "the sensor"), (2, "ben")]
 
 

@@ -14,7 +14,8 @@ from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
-from backfill_assets.publish.rollback import Record, restore, rollback_of
+from backfill_assets.publish.put_back import Record, restore
+from backfill_assets.publish.rollback import rollback_of
 from tests.publish.site import DAYS, NOW, A, B, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
