@@ -15,7 +15,7 @@ from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import Kept, kept_releases, retire
 from backfill_assets.lake.running_steps import running_steps
-from backfill_assets.lake.shadow_bases import shadow_versions
+from backfill_assets.lake.shadow_base import shadow_versions
 from backfill_assets.lake.upkeep import Keeping, TableUpkeep, carry_out, decide
 
 # A step writes files and commits them once all its days are computed: for so long, nobody takes them for left behind.

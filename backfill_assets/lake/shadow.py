@@ -7,61 +7,24 @@ plan that live has of the same code, inputs and source files is up to date, and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow.fs import FileType
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import UsageError
-from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.documents import Documents
+from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.latest import COLUMNS, Latest, latest
 from backfill_assets.lake.ledger_files import Days
-from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.shadow_base import Base
 from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake
 
 if TYPE_CHECKING:
     from backfill_assets.lake.reading import Rows
-
-BASE = "base.json"
-
-
-@dataclass(frozen=True)
-class Base:
-    """Live as a shadow reads it: the version of every table (-1: there was none), since when, and who opened it.
-
-    `ids`: Delta's id of each table, which one that is deleted and made anew has not.
-    """
-
-    versions: Mapping[str, int]
-    at: datetime
-    who: str = ""
-    ids: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, live: Lake, tables: Iterable[str], who: str = "") -> Base:
-        """These tables of `live` as they are now."""
-        opened = {name: open_table(live.path(name)) for name in tables}
-        versions = {name: int(table.version()) if table else -1 for name, table in opened.items()}
-        return cls(
-            versions, datetime.now(UTC), who, {name: str(table.metadata().id) for name, table in opened.items() if table}
-        )
-
-    def to_json(self) -> str:
-        fields = {"tables": dict(self.versions), "ids": dict(self.ids), "at": self.at.isoformat(), "who": self.who}
-        return json.dumps(fields)
-
-    @classmethod
-    def from_json(cls, text: bytes) -> Base:
-        fields: dict[str, Any] = json.loads(text)
-        return cls(fields["tables"], datetime.fromisoformat(fields["at"]), fields["who"], fields.get("ids", {}))
 
 
 @dataclass(frozen=True)
@@ -114,7 +77,7 @@ class Shadow(Lake):
     def arrow(self, rows: Slice, columns: Sequence[str] | None = None) -> pa.Table:
         own, below = self._divided(rows.table, rows.days, rows.version)
         of_shadow = super().arrow(Slice(rows.table, rows.column, tuple(own), rows.version), columns)
-        of_live = self.live.arrow(Slice(rows.table, rows.column, tuple(below), self._base(rows.table)), columns)
+        of_live = self.live.arrow(Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns)
         return pa.concat_tables([of_live, of_shadow], promote_options="permissive")
 
     def reader(self, rows: Slice, columns: str) -> Rows:
@@ -123,7 +86,7 @@ class Shadow(Lake):
         own, below = self._divided(rows.table, rows.days, rows.version)
         slices = (
             super().reader(Slice(rows.table, rows.column, tuple(own), rows.version), columns),
-            self.live.reader(Slice(rows.table, rows.column, tuple(below), self._base(rows.table)), columns),
+            self.live.reader(Slice(rows.table, rows.column, tuple(below), self._to_read(rows.table)), columns),
         )
         parts = [part for part, days in zip(slices, (own, below), strict=True) if days]
         return RowsOfSeveral(parts) if len(parts) > 1 else (parts or slices)[0]
@@ -137,31 +100,10 @@ class Shadow(Lake):
     def _base(self, table: str) -> int:
         return self.base.versions.get(table, -1)
 
-
-def shadow_root(root: str, plan: str) -> str:
-    return f"{Paths(root).shadows}/{plan}"
-
-
-def read_base(root: str, plan: str) -> Base | None:
-    """The versions of live that the shadow of a plan reads; None if it is not open."""
-    try:
-        return Base.from_json(Documents(shadow_root(root, plan)).read(BASE))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(
-            f"{shadow_root(root, plan)}/{BASE} cannot be read: what the shadow was built from is unknown. Nothing was changed. "
-            f"Restore that file from a copy, or `backfill discard {plan}`, then plan again."
-        ) from None
-
-
-def write_base(root: str, plan: str, base: Base) -> None:
-    """Open the shadow of a plan on these versions of live, or move it to them."""
-    Documents(shadow_root(root, plan)).write(BASE, base.to_json())
-
-
-def delete_shadow(root: str, plan: str) -> None:
-    """Delete the shadow of a plan, if there is one, whatever is in it."""
-    files = files_in(Paths(root).shadows)
-    if files.get_file_info(plan).type != FileType.NotFound:
-        files.delete_dir(plan)
+    def _to_read(self, table: str) -> int:
+        if table not in self.base.versions:
+            raise TableUnreadable(
+                f"The shadow was opened without {table}: its log could not be read then, or there was no such table. Nothing "
+                "was read. Type `backfill rebase`."
+            )
+        return self._base(table)

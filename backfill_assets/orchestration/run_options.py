@@ -10,7 +10,7 @@ from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.dagster_client import tags
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.record import WriteMode
-from backfill_assets.lake.shadow import read_base
+from backfill_assets.lake.shadow_base import read_base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans

@@ -8,7 +8,8 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
-from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root, write_base
+from backfill_assets.lake.shadow import Shadow
+from backfill_assets.lake.shadow_base import Base, read_base, shadow_root, write_base
 from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.plan import Plan
@@ -48,7 +49,14 @@ def open_shadow(plan: Plan, workspace: Workspace, who: str) -> None:
     plan's lock."""
     root = workspace.lake.root
     if plan.is_shadow and read_base(root, plan.id) is None:
-        write_base(root, plan.id, Base.of(workspace.lake, workspace.names, who))
+        write_base(root, plan.id, base_now(plan, workspace, who))
+
+
+def base_now(plan: Plan, workspace: Workspace, who: str = "") -> Base:
+    """Live as it is now, for the shadow of a plan. TableUnreadable for a table that the plan builds, or that those read."""
+    planned = [table for table in workspace.tables if table.name in plan.reasons]
+    read = {ancestor.name for table in planned for ancestor in table.ancestors()}
+    return Base.of(workspace.lake, workspace.names, read, who)
 
 
 def workspace_of(plan: Plan, workspace: Workspace) -> Workspace:
@@ -64,5 +72,5 @@ def shadow_of(plan: Plan, workspace: Workspace, base: Base | None = None) -> Sha
     One that is not open reads live as it is now.
     """
     live = workspace.lake
-    base = base or read_base(live.root, plan.id) or Base.of(live, workspace.names)
+    base = base or read_base(live.root, plan.id) or base_now(plan, workspace)
     return Shadow(shadow_root(live.root, plan.id), live, base)

@@ -10,9 +10,10 @@ from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.rewritten import data_files
-from backfill_assets.lake.shadow import Base, Shadow, read_base, shadow_root
+from backfill_assets.lake.shadow import Shadow
+from backfill_assets.lake.shadow_base import read_base, shadow_root
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.shadow import shadow_of
+from backfill_assets.plan.shadow import base_now, shadow_of
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.workspace import Workspace
 
@@ -90,7 +91,7 @@ def _versions(plan: Plan, shadow: Shadow) -> dict[str, int]:
 def outdated_on_live(plan: Plan, workspace: Workspace, shadow: Shadow, names: Collection[str] = ()) -> dict[Partition, str]:
     """The plan's partitions, or those of some tables, that would not be up to date if the shadow were on live as it is now;
     those too that read what somebody else wrote to live."""
-    now = replace(workspace, lake=replace(shadow, base=Base.of(workspace.lake, workspace.names)))
+    now = replace(workspace, lake=replace(shadow, base=base_now(plan, workspace)))
     planned, graph = _planned(plan, names), workspace.graph
     builds = _builds_of(planned, plan, now)
     moved = _not_up_to_date(planned, plan, now, builds)
@@ -146,8 +147,11 @@ def rewritten_in_live(
         return {}
     known, opened = live.latest({name: touched}), shadow.below({name: touched}).accepted
     by_others = known.differing() | live.rewritten(known.accepted, {name: None})
-    said = {day: _what_happened((name, day), known, opened, by_others, builds) for day in touched}
-    return {day: why for day, why in said.items() if why}
+    column = next(table.partition_by for table in workspace.tables if table.name == name)
+    lost = live.lost_files(name, column, touched, base)
+    gone = {day: f"in version {base} of live, which the shadow reads, {why}" for day, why in lost.items()}
+    said = gone | {day: _what_happened((name, day), known, opened, by_others, builds) for day in touched}
+    return {day: why or gone[day] for day, why in said.items() if why or day in gone}
 
 
 def _what_happened(

@@ -12,7 +12,7 @@ from datetime import datetime
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.lake.shadow_base import delete_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
 from backfill_assets.publish.channels import refuse_others

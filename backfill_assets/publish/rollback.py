@@ -14,7 +14,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.restore import RestoreCommit
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.lake.shadow import delete_shadow
+from backfill_assets.lake.shadow_base import delete_shadow
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans

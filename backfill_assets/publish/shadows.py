@@ -5,8 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from backfill_assets.errors import Guarded
-from backfill_assets.lake.shadow import Base, delete_shadow, write_base
+from backfill_assets.lake.shadow_base import delete_shadow, write_base
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.may_publish import examples, refuse_not_in_shadow
@@ -25,8 +26,8 @@ def rebase(plan: Plan, workspace: Workspace, who: str) -> ShadowState:
         refuse_not_in_shadow(plan, plans, "Nothing was changed.")
         plan.refuse_gone_tables(workspace.names)
         before = state_of(plan, workspace)
-        if before.conflicts:
-            write_base(workspace.lake.root, plan.id, Base.of(workspace.lake, workspace.names, who))
+        if before.conflicts or set(workspace.names) - before.shadow.base.versions.keys():
+            write_base(workspace.lake.root, plan.id, base_now(plan, workspace, who))
         after = state_of(plan, workspace)
     return replace(after, conflicts=before.conflicts)
 

@@ -6,15 +6,17 @@ from datetime import date, datetime
 from typing import TypeVar
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from backfill_assets.calendar import Partition
 from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.shadow_compared import shadow_compared
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Conflict, TableUnreadable, UsageError
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.record import SCHEMA
+from backfill_assets.lake.shadow_base import read_base
 from backfill_assets.lake.slice import Slice
 from backfill_assets.lake.store import Lake
 from backfill_assets.lake.table_state import day_files
@@ -42,7 +44,8 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     """
     refuse_not_in_shadow(plan, Plans(workspace.lake.root), "Nothing was verified.")
     plan.refuse_other_code(workspace.code)
-    workspace.lake.recover(workspace.names)
+    base = read_base(workspace.lake.root, plan.id)
+    workspace.lake.recover([name for name in workspace.names if base is None or name in base.versions])
     state, names = state_of(plan, workspace), dict.fromkeys(workspace.names)
     shadow, live = state.shadow, workspace.lake
     opened = latest(live.ledger, names, SCHEMA.names, until=shadow.base.versions)
@@ -73,14 +76,23 @@ def rows_of(
 ) -> Callable[[str, Sequence[date], Sequence[str] | None], pa.Table]:
     """What reads rows of the `tables` of a lake by name, days and columns (None: all), at these versions.
 
-    UsageError for a table that the project does not have.
+    UsageError for a table that the project does not have, TableUnreadable for files that are gone or damaged.
     """
 
     def rows(name: str, days: Sequence[date], columns: Sequence[str] | None) -> pa.Table:
         if name not in tables:
             raise UsageError(f"There is no table {name}. Nothing was read. The tables are {', '.join(tables)}.")
         table = tables[name]
-        read = lake.arrow(Slice(name, table.partition_by, tuple(days), versions.get(name, -1)), columns)
+        slice_of = Slice(name, table.partition_by, tuple(days), versions.get(name, -1))
+        try:
+            read = lake.arrow(slice_of, columns)
+        except (OSError, pa.ArrowException, DeltaError) as error:
+            lost = lake.lost_files(name, table.partition_by, days, slice_of.version)
+            why = next((f"on {day}, {of_day}" for day, of_day in lost.items()), str(error).partition("\n")[0][:300])
+            raise TableUnreadable(
+                f"Version {slice_of.version} of {name} cannot be read: {why}. No verdict was kept. `backfill rebase` lets the "
+                "shadow read live as it is now; Delta's vacuum must keep what an open shadow reads."
+            ) from None
         return read if read.num_columns else pa.table({column: pa.nulls(0) for column in columns or types_of(table.columns)})
 
     return rows

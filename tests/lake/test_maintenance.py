@@ -1,6 +1,5 @@
 """Maintenance: what a kept release, a shadow, the rollback window or a step needs stays, and the rest goes. No Spark."""
 
-import json
 import os
 import shutil
 from datetime import date
@@ -17,6 +16,7 @@ from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import ALWAYS_KEPT
 from backfill_assets.lake.running_steps import RunningStep, mark_running
+from backfill_assets.lake.shadow_base import Base
 from backfill_assets.publish.decision import Kind
 from tests.lake.maintained import WINDOW, age, contents, later, of_table, on_disk, release, run, values_of
 from tests.publish.site import DAYS, A, B, Site
@@ -135,7 +135,7 @@ def test_what_an_open_shadow_reads_stays_until_it_is_discarded(site):
     shadow = site.root / "_shadow" / "abc"
     shadow.mkdir(parents=True)
     (site.root / "_shadow" / "unfinished").mkdir()
-    (shadow / "base.json").write_text(json.dumps({"tables": {A.name: 1, B.name: -1}}))
+    (shadow / "base.json").write_text(Base({A.name: 1, B.name: -1}, later(0)).to_json())
     assert dict(of_table(run(site, 31)).kept) == {Need.NEWEST: 2, Need.SHADOW: 2}
     assert len(DeltaTable(str(site.root / A.name), version=1).to_pyarrow_table()) == 3 + 4
     shutil.rmtree(shadow)
@@ -146,7 +146,7 @@ def test_of_a_shadow_whose_record_cannot_be_read_nothing_is_known_so_nothing_is_
     (site.root / "_shadow" / "abc").mkdir(parents=True)
     (site.root / "_shadow" / "abc" / "base.json").write_text("{")
     before = contents(site.root)
-    with pytest.raises(TableUnreadable, match=r"_shadow/abc/base.json cannot be read.* Nothing was removed. Restore the file"):
+    with pytest.raises(TableUnreadable, match=r"_shadow/abc/base.json cannot be read.* Nothing was changed. Restore that file"):
         run(site, 31)
     assert contents(site.root) == before
 

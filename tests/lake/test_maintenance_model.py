@@ -1,6 +1,5 @@
 """Maintenance among nights, plans, releases, shadows and weeks that pass, in any order: a naive model says what must stay."""
 
-import json
 import os
 import tempfile
 from datetime import date, datetime, timedelta
@@ -16,6 +15,7 @@ from backfill_assets.lake.release import CANDIDATE, LIVE, STABLE, Release
 from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.retirement import ALWAYS_KEPT
+from backfill_assets.lake.shadow_base import Base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.live import live_tables
@@ -90,7 +90,7 @@ class Years(RuleBasedStateMachine):
         base = self.site.root / "_shadow" / "p" / "base.json"
         base.parent.mkdir(parents=True, exist_ok=True)
         self.shadow = len(self.versions) - 1 if self.shadow is None else None
-        base.write_text(json.dumps({"tables": {} if self.shadow is None else {A.name: self.shadow}}))
+        base.write_text(Base({} if self.shadow is None else {A.name: self.shadow}, self.now).to_json())
 
     @rule(days=st.sampled_from([1, 20, 31, 70]))
     def time_passes(self, days: int) -> None:

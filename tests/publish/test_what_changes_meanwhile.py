@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Conflict, Guarded, UsageError
+from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
@@ -17,7 +17,7 @@ from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import Withheld, release_live
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.agreements import Reconciled, reconciliation
-from backfill_assets.verify.checklist import Verdict
+from backfill_assets.verify.checklist import Result, Verdict
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verified import verified
 from backfill_assets.verify.verify import verify
@@ -211,6 +211,40 @@ def test_half_a_publication_of_days_that_live_never_had_is_finished_before_it_is
     assert isinstance(release_live(site.workspace, who="sensor"), Withheld)
     publish(site, plan)
     assert released(site, B.name)[D3] == 11
+
+
+def test_files_of_live_that_the_shadow_was_opened_on_and_that_are_gone_are_a_conflict_which_rebasing_solves(site):
+    plan = rebuilt(site, {D1: 11})
+    (file,) = site.files()[D1]
+    site.write({D1: 99})
+    site.write({D1: site.values(B.name)[D1]})  # the same rows again, in another file, as after a compaction
+    (site.root / A.name / file).unlink()
+    with pytest.raises(
+        TableUnreadable, match=f"Version 0 of raw/a cannot be read: on {D1}, its file {file} is missing.*rebase"
+    ):
+        verdict_of(plan, site.workspace)
+    with pytest.raises(Guarded, match=f"version 0 of live, which the shadow reads, its file {file} is missing"):
+        Publication(plan, site.workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
+    rebase(plan, site.workspace, "ada")
+    verdict_of(plan, site.workspace)
+    publish(site, plan)
+    assert released(site)[D1] == 11
+
+
+def test_a_table_that_cannot_be_read_and_has_nothing_to_do_with_the_plan_does_not_stop_its_shadow(site):
+    log = site.root / B.name / "_delta_log" / f"{0:020}.json"
+    whole = log.read_bytes()
+    log.write_bytes(whole[:40])
+    plan = site.shadow_plan({A.name: [D1]})
+    site.write({D1: 11}, into=plan)
+    assert verdict_of(plan, site.workspace).result != Result.FAILED
+    with pytest.raises(TableUnreadable, match=B.name):
+        site.shadow_plan({B.name: [D1]})
+    with pytest.raises(TableUnreadable, match=B.name):  # nobody knows whether what it holds may be released
+        publish(site, plan)
+    log.write_bytes(whole)
+    publish(site, plan)
+    assert released(site)[D1] == 11
 
 
 @pytest.mark.parametrize("damage", ["cut short", "gone"])
