@@ -11,7 +11,8 @@ BUNDLED = "backfill_assets.datasets.outages.project"
 def project_at(start: Path) -> tuple[Path, str]:
     """The project's folder and its module, by the nearest pyproject.toml from `start` upward that names one.
 
-    Without one: `start` and the bundled outages. Raises SettingsError for a pyproject.toml that is not TOML.
+    Without one: `start` and the bundled outages. Raises SettingsError for a pyproject.toml that is not TOML, or whose
+    [tool.backfill] has any other key.
     """
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
@@ -23,7 +24,14 @@ def project_at(start: Path) -> tuple[Path, str]:
         except ValueError as error:
             raise SettingsError(f"{file} cannot be read: {error}. Nothing was started. Correct it.") from None
         ours = tool.get("backfill") if isinstance(tool, dict) else None
-        project = ours.get("project") if isinstance(ours, dict) else None
+        if not isinstance(ours, dict):
+            continue
+        project, others = ours.get("project"), [key for key in ours if key != "project"]
+        if others:
+            raise SettingsError(
+                f"[tool.backfill] in {file} has {others[0]}. Nothing was started. It has one key, the module of the project: "
+                'project = "my_module".'
+            )
         if project:
             return folder, str(project)
     return start, BUNDLED

@@ -35,6 +35,12 @@ def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
     assert project_at(below) == (folder, "lessons")
 
 
+def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.backfill]\nprojct = "shop"\n')
+    with pytest.raises(SettingsError, match=r"has projct\. Nothing was started\. It has one key, the module of the project"):
+        project_at(tmp_path)
+
+
 def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_path):
     folder = written(tmp_path, "lessons")
     (folder / ".env").write_text("BACKFILL_HOME=home\nBACKFILL_LANDING=\nBACKFILL_PRICE_PER_HOUR=2\n")

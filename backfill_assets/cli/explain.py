@@ -10,6 +10,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.errors import SourceError, UsageError
 from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.running_steps import RunningStep, running_steps
+from backfill_assets.lake.shadow_base import ledgers_of_shadows
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
 from backfill_assets.workspace import open_workspace
@@ -42,7 +43,9 @@ def explained(name: str, text: str) -> dict[str, Any]:
         files = source.described(workspace.area, day) if source else []
     except SourceError as error:
         files = [str(error)]
-    builds = workspace.lake.ledger.builds({table.name: [day]})
+    shadows = ledgers_of_shadows(workspace.lake.root)
+    in_shadows = [build for ledger in shadows.values() for build in ledger.builds({table.name: [day]})]
+    builds = sorted([*workspace.lake.ledger.builds({table.name: [day]}), *in_shadows], key=lambda build: build.at)
     return {
         "table": table.name,
         "day": str(day),
@@ -51,7 +54,7 @@ def explained(name: str, text: str) -> dict[str, Any]:
         "running": _running(step) if step else {},
         "code_now": table.version,
         "files": files,
-        "builds": [_values(build) for build in builds],
+        "builds": [_values(build) | {"in_shadow": build in in_shadows} for build in builds],
     }
 
 
@@ -91,6 +94,7 @@ def show(console: Console, details: dict[str, Any]) -> None:
         console.print(f"  delivered: {file}")
     for build in details["builds"]:
         commit = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
+        commit += ", in the shadow of its plan" if build["in_shadow"] else ""
         console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
         request = [
             f"{name.replace('_', ' ')} {build[name]}"

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.audit_trail import BuildFilter, Line, lines_by_run, select
 from backfill_assets.lake.record import COMMITTED, Build, short
 from backfill_assets.lake.recovery import build_history, key, tables_in
+from backfill_assets.lake.shadow_base import ledgers_of_shadows
 from backfill_assets.nearest import did_you_mean
 from backfill_assets.workspace import Workspace, open_workspace
 
@@ -38,6 +40,8 @@ def run(table: str, day: str, *, target: str = "", plan: str, of_run: str, last:
     tables = [each.name for each in workspace.named(target)] if target else known_tables(table, workspace)
     in_full = bool(day) or as_json
     history = build_history(ledger, tables, None if in_full else SHORT_COLUMNS)
+    if plan:  # what it has built in its shadow is in that one's ledger
+        history = replace(history, recorded=[*history.recorded, *_in_shadows(workspace.lake.root, plan, tables)])
     builds = history.builds()
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, BuildFilter(days, plan, of_run, last))
@@ -47,6 +51,11 @@ def run(table: str, day: str, *, target: str = "", plan: str, of_run: str, last:
     else:
         show(terminal(), lines_by_run(builds, history, fold=not day), in_full=in_full)
     return 0
+
+
+def _in_shadows(root: str, plan: str, tables: Collection[str]) -> list[Build]:
+    ledgers = {each: ledger for each, ledger in ledgers_of_shadows(root).items() if each.startswith(plan)}
+    return [build for ledger in ledgers.values() for build in ledger.builds(dict.fromkeys(tables))]
 
 
 def known_tables(table: str, workspace: Workspace) -> list[str]:

@@ -12,6 +12,7 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import is_answered, terminal
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.channels import behind
@@ -57,7 +58,8 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
     newest = Releases(workspace.lake.root).newest()
     staying = "; ".join(f"Readers of {each}" for each in behind(workspace.lake.root, newest))
     readers = left_with_plan(plan, workspace) or staying or released_next
-    for line in [*text.ending_lines(plan.id, decisions), readers, not_reported]:
+    outdated = outdated_lines(readers_left(plan, workspace).outdated, workspace.settings.ask_above_days) if restored else ()
+    for line in [*text.ending_lines(plan.id, decisions), readers, not_reported, *outdated]:
         if line:
             console.print(line)
     return code

@@ -12,6 +12,7 @@ from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.stack import Servers, servers_on
 from backfill_assets.setting_names import host_of
+from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
 CHECK_EVERY_S = 0.5
@@ -35,7 +36,7 @@ def run(port: int) -> int:
 
 def down() -> int:
     """Stop the servers of this home as Ctrl-C does, and wait until they have ended. ServiceUnavailable if they do not."""
-    settings = open_workspace(only_reading=True).settings
+    settings = read_settings()  # whether the project can be imported or not
     record = servers_record(settings.home)
     if record is None or (process := record.up.find()) is None:
         print(f"No servers run on {settings.home}. Nothing was stopped.")

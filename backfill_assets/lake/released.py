@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaProtocolError
+from deltalake.exceptions import DeltaError, DeltaProtocolError
 from pyarrow.fs import FileType
 
 from backfill_assets.errors import TableUnreadable, UsageError
@@ -61,7 +61,11 @@ class ReleasedTable:
         order = [(name, "ascending") for name in (key if set(key) <= set(columns) else ()) or columns]
         for day in self._days(days):
             of_day = pc.field(self._column).is_null() if day is None else pc.field(self._column) == pa.scalar(day)
-            yield from rows.to_table(filter=of_day).sort_by(order).to_batches()
+            try:
+                of_rows = rows.to_table(filter=of_day)
+            except (OSError, pa.ArrowException, DeltaError) as error:
+                raise TableUnreadable(self._gone(f"{str(error).strip().splitlines()[0][:300]}.")) from None
+            yield from of_rows.sort_by(order).to_batches()
 
     def frame(self, spark: SparkSession, days: Days = None) -> DataFrame:
         """The same rows in `spark`; the same errors, but Spark reads deletion vectors and renamed columns too."""

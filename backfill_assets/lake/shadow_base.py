@@ -14,6 +14,7 @@ from pyarrow.fs import FileSelector, FileType
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.documents import Documents
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.paths import Paths, files_in
 
 if TYPE_CHECKING:
@@ -89,19 +90,24 @@ def delete_shadow(root: str, plan: str) -> None:
         files.delete_dir(plan)
 
 
+def ledgers_of_shadows(root: str) -> dict[str, Ledger]:
+    """The ledger of each shadow in the lake at `root`, by its plan."""
+    folders = files_in(root).get_file_info(FileSelector("_shadow", allow_not_found=True))
+    plans = sorted(folder.base_name for folder in folders if folder.type == FileType.Directory)
+    return {plan: Ledger(shadow_root(root, plan)) for plan in plans}
+
+
 def shadow_versions(root: str) -> Mapping[str, set[int]]:
     """The versions of each table of live that shadows in the lake at `root` read; empty if there is no shadow.
 
     Raises TableUnreadable for a record that cannot be read: what its shadow needs is not known.
     """
-    folders = files_in(root).get_file_info(FileSelector("_shadow", allow_not_found=True))
     versions: dict[str, set[int]] = {}
-    for folder in folders:
-        if folder.type == FileType.Directory:
-            try:
-                base = read_base(root, folder.base_name)  # None: not written yet, or removed already
-            except (UsageError, OSError) as error:
-                raise TableUnreadable(str(error)) from None
-            for table, version in base.versions.items() if base else ():
-                versions.setdefault(table, set()).add(version)
+    for plan in ledgers_of_shadows(root):
+        try:
+            base = read_base(root, plan)  # None: not written yet, or removed already
+        except (UsageError, OSError) as error:
+            raise TableUnreadable(str(error)) from None
+        for table, version in base.versions.items() if base else ():
+            versions.setdefault(table, set()).add(version)
     return versions

@@ -93,10 +93,11 @@ class Plan:
         if changed:
             go_on = f"`backfill resume {self.id}`" if loaded_by else f"`backfill run {self.id}`"
             reload = f"If the files are right, `backfill reload` (or Reload at {loaded_by}/locations), then {go_on}. Else bring"
+            give_up = "discard" if self.is_shadow else "cancel"
             raise UsageError(
                 f"The code is not the one that plan {self.id} was made for: {', '.join(changed)}. Nothing was read or written. "
-                f"{reload if loaded_by else 'Bring'} the planned code back and {go_on}; or `backfill cancel {self.id}`, then "
-                "plan again."
+                f"{reload if loaded_by else 'Bring'} the planned code back and {go_on}; or `backfill {give_up} {self.id}`, "
+                "then plan again."
             )
 
     def refuse_gone_tables(self, names: Collection[str]) -> None:

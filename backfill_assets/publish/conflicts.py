@@ -6,15 +6,14 @@ from datetime import date
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import SCHEMA, Build
-from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.shadow import Shadow
 from backfill_assets.lake.shadow_base import read_base, shadow_root
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now, shadow_of
 from backfill_assets.plan.status import State, status_of
+from backfill_assets.publish.live_changes import rewritten_in_live
 from backfill_assets.workspace import Workspace
 
 
@@ -67,7 +66,22 @@ def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
         for day, why in rewritten_in_live(name, days_in(builds, name), workspace, shadow, builds).items()
     }
     moved = {p: why for p, why in outdated_on_live(plan, workspace, shadow).items() if p not in unbuilt}
-    return ShadowState(shadow, builds, {**unbuilt, **lost}, {**moved, **conflicts}, versions)
+    unbuilt |= lost
+    unbuilt |= _waiting(plan, workspace, unbuilt, builds)
+    return ShadowState(shadow, builds, unbuilt, {**moved, **conflicts}, versions)
+
+
+def _waiting(
+    plan: Plan, workspace: Workspace, unbuilt: Mapping[Partition, str], builds: Mapping[Partition, Build]
+) -> dict[Partition, str]:
+    """The partitions that the plan has not built, and of which an input is not built yet: live has them of earlier inputs."""
+    waiting = dict[Partition, str]()
+    for table in workspace.tables:  # inputs first
+        for day in sorted(plan.days_of(table.name)) if table.name in plan.reasons else ():
+            inputs = (read for read in workspace.graph.reads((table.name, day)) if read in unbuilt or read in waiting)
+            if (first := next(inputs, None)) and (table.name, day) not in builds and (table.name, day) not in unbuilt:
+                waiting[table.name, day] = f"waits for {first[0]} {first[1]}"
+    return waiting
 
 
 def days_in(builds: Iterable[Partition], table: str) -> set[date]:
@@ -128,46 +142,3 @@ def _not_up_to_date(partitions: Collection[Partition], plan: Plan, inside: Works
 
 def _said(state: State, why: str) -> str:
     return f"{state}: {why}" if why else str(state)
-
-
-def rewritten_in_live(
-    name: str, days: Collection[date], workspace: Workspace, shadow: Shadow, builds: Mapping[Partition, Build]
-) -> dict[date, str]:
-    """Those of `days` of a table that live holds other rows of than when the shadow was opened, and other ones than the
-    `builds` of the shadow; each with what happened."""
-    live = workspace.lake
-    table, base = open_table(live.path(name)), shadow.base.versions.get(name, -1)
-    known_as = shadow.base.ids.get(name)
-    if base >= 0 and (table is None or (known_as and str(table.metadata().id) != known_as)):
-        return dict.fromkeys(days, f"live's table was {'made anew' if table else 'deleted'} after the shadow was opened")
-    before = open_table(live.path(name), base) if base >= 0 else None
-    now, then = (data_files(each, days) if each else {} for each in (table, before))
-    touched = [day for day in days if now.get(day) != then.get(day)]
-    if not touched:
-        return {}
-    known, opened = live.latest({name: touched}), shadow.below({name: touched}).accepted
-    by_others = known.differing() | live.rewritten(known.accepted, {name: None})
-    column = next(table.partition_by for table in workspace.tables if table.name == name)
-    lost = live.lost_files(name, column, touched, base)
-    gone = {day: f"in version {base} of live, which the shadow reads, {why}" for day, why in lost.items()}
-    said = gone | {day: _what_happened((name, day), known, opened, by_others, builds) for day in touched}
-    return {day: why or gone[day] for day, why in said.items() if why or day in gone}
-
-
-def _what_happened(
-    partition: Partition,
-    known: Latest,
-    opened: Mapping[Partition, Build],
-    by_others: Mapping[Partition, str],
-    builds: Mapping[Partition, Build],
-) -> str:
-    if partition in by_others:
-        return by_others[partition]
-    now = known.accepted.get(partition)
-    if now is None:
-        return "live has rows that no build has accepted"
-    same = {build.fingerprint for build in (opened.get(partition), builds.get(partition)) if build}
-    if now.fingerprint in same:
-        return ""
-    who = f"plan {now.plan}" if now.plan else f"run {now.run}"
-    return f"built in live by {who} on {now.at:%Y-%m-%d %H:%M} UTC, after the shadow was opened"

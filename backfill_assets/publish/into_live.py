@@ -11,7 +11,8 @@ from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.promote import PromoteCommit
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.conflicts import ShadowState, days_in, outdated_on_live, rewritten_in_live
+from backfill_assets.publish.conflicts import ShadowState, days_in, outdated_on_live
+from backfill_assets.publish.live_changes import rewritten_in_live
 from backfill_assets.publish.may_publish import in_conflict
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace

@@ -61,8 +61,9 @@ class Switch:
         if version := release.tables.get(name):
             return version
         raise UsageError(
-            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)} {NOTHING} Build and release it "
-            f"first: `backfill plan --target {name}`; `backfill releases {release.number}` shows the tables that there are."
+            f"Release {release.number} has no table {name}.{did_you_mean(name, release.tables)} {NOTHING} `backfill releases "
+            f"{release.number}` shows the tables that there are. A table of the project is built and released first: `backfill "
+            "run --target TABLE --partitions ...`."
         )
 
     def _refuse_breaking(self, workspace: Workspace, before: TableVersion, after: TableVersion) -> None:

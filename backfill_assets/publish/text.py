@@ -28,7 +28,7 @@ def decision_lines(decisions: Decisions) -> list[str]:
     of_tables, lines = rows(decisions), list[str]()
     for column, kind in enumerate(COLUMNS[1:], start=1):
         days = [f"  {row[0]}  {row[column]}" for row in of_tables if row[column]]
-        lines += [f"{kind}:", *days] if days else []
+        lines += [f"{'to be put back' if column == 1 else kind}:", *days] if days else []
     return lines
 
 

@@ -85,6 +85,8 @@ def report(dagster: Dagster, builds: Iterable[Build]) -> int:
     """Report these builds to Dagster as materializations, with data version and figures; how many it took."""
     count = 0
     for count, build in enumerate(builds, start=1):
+        if not dagster.url:
+            raise ServiceUnavailable("No servers run on this home. Nothing was reported. Start them: `backfill up`.")
         try:
             answer = dagster.client.post(f"/report_asset_materialization/{build.table}", json=event_of(build))
         except httpx.HTTPError as error:
@@ -100,13 +102,22 @@ def report(dagster: Dagster, builds: Iterable[Build]) -> int:
     return count
 
 
+def _by_whom(build: Build) -> str:
+    act, _, of = build.run.partition("-")
+    if act == "publish":
+        return f"Published with plan {build.plan}, which had built it in its shadow."
+    if act == "rollback":
+        return f"Put back as it was, by the rollback of plan {of.partition('-')[0]}."
+    return "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run for it."
+
+
 def event_of(build: Build) -> dict[str, Any]:
     """A build as an external event, with what its own run would have reported."""
     known = {name: text for name in ("plan", "who", "reason") if (text := getattr(build, name))}
     return {
         "partition": build.day.isoformat(),
         "data_version": build.fingerprint,
-        "description": "Reported from the ledger by `backfill reconcile --repair`, or by a plan that had no run for it.",
+        "description": _by_whom(build),
         "metadata": {
             "dagster/partition_row_count": build.rows,
             "outcome": build.outcome,

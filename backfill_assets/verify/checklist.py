@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any
 
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Guarded, UsageError
 
 FORMAT = 1
 
@@ -110,8 +110,12 @@ class Verdict:
         raise UsageError(f"{why}. Nothing was accepted. Lines that need a decision: {open_names}.")
 
     def named(self, name: str) -> list[str]:
-        """The undecided lines that a pattern such as `drift raw/*` names; a name without a star is itself."""
-        return fnmatch.filter([line.name for line in self.undecided()], name) if "*" in name else [name]
+        """The undecided lines that a pattern such as `drift raw/*` names, or else the first line that it names at all, of which
+        `accept` says why it needs no decision; a name without a star is itself."""
+        if "*" not in name:
+            return [name]
+        undecided = fnmatch.filter([line.name for line in self.undecided()], name)
+        return undecided or fnmatch.filter([line.name for line in self.lines], name)[:1] or [name]
 
     def with_acceptances_of(self, earlier: "Verdict") -> "Verdict":
         """What was accepted in an earlier verdict on the same versions and code stays accepted."""
@@ -122,7 +126,7 @@ class Verdict:
         return replace(self, accepted={**self.accepted, **kept})
 
     def refuse_other_versions(self, versions: Mapping[str, int], code: Mapping[str, str]) -> None:
-        """Conflict if these are not exactly the versions and the code that the verdict is about."""
+        """Guarded if these are not exactly the versions and the code that the verdict is about."""
         changes = [
             f"{name} (seen {seen.get(name, 'none')}, now {now.get(name, 'none')})"
             for seen, now in ((self.versions_seen, versions), (self.code, code))
@@ -130,7 +134,7 @@ class Verdict:
             if seen.get(name) != now.get(name)
         ]
         if changes:
-            raise Conflict(
+            raise Guarded(
                 f"The verdict on plan {self.plan} is about other versions than there are now: {', '.join(changes)}. Nothing "
                 f"was written. Type `backfill verify {self.plan}` again."
             )

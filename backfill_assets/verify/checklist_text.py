@@ -1,5 +1,6 @@
 """A verdict in words, for the terminal and for a run's metadata alike."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -10,6 +11,7 @@ from backfill_assets.plan.text import markdown_table
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
 
 SHOWN = 3
+ACCEPTED = "accepted"
 COLUMNS = ("check", "outcome", "figures")
 STYLES = {Outcome.FAILED: "red", Outcome.DECISION: "yellow", Outcome.PASSED: "green"}
 
@@ -40,8 +42,8 @@ def markdown(verdict: Verdict) -> str:
 
 def ending_lines(verdict: Verdict) -> Iterator[str]:
     """What the checklist comes to, and what to type next."""
-    counts = {outcome: sum(line.outcome == outcome for line in verdict.lines) for outcome in Outcome}
-    counted = ", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n)
+    counts = Counter(_outcome(verdict, line) for line in verdict.lines)
+    counted = ", ".join(f"{counts[name]} {name}" for name in (*map(str, Outcome), ACCEPTED) if counts[name])
     yield f"Plan {verdict.plan}: {verdict.result} ({counted}). Nothing was published."
     if verdict.passed:
         yield f"Publish it: `backfill publish {verdict.plan}`."
@@ -64,7 +66,7 @@ def ending_lines(verdict: Verdict) -> Iterator[str]:
 
 
 def _outcome(verdict: Verdict, line: Line) -> str:
-    return "accepted" if line.name in verdict.accepted else line.outcome.value
+    return ACCEPTED if line.name in verdict.accepted else line.outcome.value
 
 
 def _figures(verdict: Verdict, line: Line) -> str:

@@ -88,7 +88,12 @@ def null_shares(table: str, rebuilt: Builds, live: Builds, warn: float = 0.05) -
         c: f"{before[c]:.1%} before, {share:.1%} now" for c, share in after.items() if abs(share - before.get(c, share)) > warn
     }
     on_days = _moved_by_day([(day, live[day], rebuilt[day]) for day in days], warn)
-    figures = f"{len(after.keys() & before.keys())} columns over {len(days)} changed day(s); at most {warn:.1%} apart"
+    apart = {column: abs(after[column] - before[column]) for column in after.keys() & before.keys()}
+    largest = max(apart, key=lambda column: (apart[column], column), default="")
+    figures = f"{len(apart)} columns over {len(days)} changed day(s)"
+    if apart:
+        difference = f"the largest difference is {apart[largest]:.1%} in {largest}" if apart[largest] else "none differs"
+        figures += f"; {difference}; a person decides beyond {warn:.1%}"
     for what, columns in (("new", after.keys() - before.keys()), ("gone", before.keys() - after.keys())):
         figures += f"; {what}: {', '.join(sorted(columns))}" if columns else ""
     farther = {column: f"{before[column]:.1%} before, {after[column]:.1%} now" for column in on_days} | moved

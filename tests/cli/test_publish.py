@@ -70,6 +70,14 @@ def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp
     assert (values["channels"], values["accepted"]) == ({"stable": 2, "candidate": 2}, 0)
 
 
+def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(site, plan, tmp_path):
+    said = backfill("status", "--why", REJECTED, str(SECOND), home=tmp_path, landing=tmp_path).stdout
+    assert "in the shadow of its plan" in said
+    builds = json.loads(backfill("log", "--plan", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)["builds"]
+    assert [(build["table"], build["day"]) for build in builds] == [(REJECTED, str(SECOND))]
+    assert json.loads(backfill("log", "--json", home=tmp_path, landing=tmp_path).stdout)["builds"][-1]["plan"] == ""
+
+
 def test_a_published_plan_can_be_taken_back(site, plan, tmp_path):
     backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
     done = backfill("rollback", plan.id, home=tmp_path, landing=tmp_path)

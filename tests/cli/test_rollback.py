@@ -35,7 +35,7 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(site, tm
     plan = built(site, SECOND)
     done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
-    assert f"put back:\n  {REJECTED}  {SECOND}\n" in done.stdout
+    assert f"to be put back:\n  {REJECTED}  {SECOND}\n" in done.stdout
     assert f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was changed." in done.stdout
     assert "Dagster still shows these days as the plan built them: " in done.stdout  # nobody answers
     assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backfill_assets import Reconciled, reconciliation
-from backfill_assets.errors import Conflict, Guarded, UsageError
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import state_of
@@ -89,7 +89,7 @@ def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(site):
     plan = rebuilt(site)
     verdict_on(site, plan, Outcome.PASSED)
     site.write({D1: 8}, into=plan)
-    with pytest.raises(Conflict, match=f"shadow {A.name} .seen 0, now 1.*backfill verify {plan.id}` again"):
+    with pytest.raises(Guarded, match=f"shadow {A.name} .seen 0, now 1.*backfill verify {plan.id}` again"):
         publish(site, plan)
     assert site.values()[D1] == 2
 
@@ -97,7 +97,7 @@ def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(site):
 def test_a_verdict_on_other_code_does_not_count(site):
     plan = rebuilt(site)
     Verdicts(str(site.root)).keep(replace(verdict_on(site, plan, Outcome.PASSED), code={A.name: "0"}))
-    with pytest.raises(Conflict, match=f"{A.name} .seen 0, now 1"):
+    with pytest.raises(Guarded, match=f"{A.name} .seen 0, now 1"):
         publish(site, plan)
 
 
@@ -105,7 +105,7 @@ def test_a_verdict_by_other_reconciliations_does_not_count(site):
     plan = rebuilt(site)
     verdict_on(site, plan, Outcome.PASSED)
     stricter = replace(site.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
-    with pytest.raises(Conflict, match=r"check few_rows .seen none, now "):
+    with pytest.raises(Guarded, match=r"check few_rows .seen none, now "):
         Publication(plan, stricter, "ada").publish("stable", lambda: NOW, verified(plan, stricter))
 
 

@@ -197,6 +197,19 @@ def test_days_that_failed_or_are_missing_in_the_shadow_are_not_published(site):
     assert site.values() == {D0: 1, D1: 2, D2: 3, D3: 4}
 
 
+def test_days_whose_inputs_are_not_built_yet_wait_for_them_although_live_has_them(site):
+    plan = site.shadow_plan({A.name: [D1, D2], B.name: [D1, D2]}, force=False)
+    site.write({D1: 7}, into=plan)
+    site.write({D1: 7}, into=plan, table=B.name)
+    assert state_of(plan, site.workspace).unbuilt == {}  # D2 is up to date in live
+    site.write({D2: 9})
+    rebase(plan, site.workspace, "ada")
+    DeltaTable(str(site.root / A.name)).delete(f"day = '{D2}'")
+    rebase(plan, site.workspace, "ada")
+    unbuilt = state_of(plan, site.workspace).unbuilt
+    assert list(unbuilt) == [(A.name, D2), (B.name, D2)]
+
+
 def test_a_file_of_the_shadow_that_is_gone_keeps_it_from_being_published(site):
     plan = rebuilt(site, {D1: 7})
     for file in (site.root / "_shadow" / plan.id / A.name).rglob("*.parquet"):

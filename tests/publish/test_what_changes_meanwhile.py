@@ -114,7 +114,7 @@ def test_a_reconciliation_that_came_after_the_verdict_asks_for_another_one(site)
     def totals(read, days):
         return Reconciled("", ["it does not add up"])
 
-    with pytest.raises(Conflict, match=r"check totals .seen none, now \w+.*Type `backfill verify"):
+    with pytest.raises(Guarded, match=r"check totals .seen none, now \w+.*Type `backfill verify"):
         publish(site, plan, replace(site.workspace, reconciliations=(totals,)))
 
 
@@ -125,7 +125,7 @@ def test_a_shadow_that_was_built_anew_to_the_same_versions_is_another_one(site):
         shutil.rmtree(site.root / "_shadow" / plan.id / name)
     for table in (A.name, B.name):
         site.write({D1: 12}, table=table, into=plan)
-    with pytest.raises(Conflict, match=f"rows of shadow {A.name}"):
+    with pytest.raises(Guarded, match=f"rows of shadow {A.name}"):
         publish(site, plan)
 
 

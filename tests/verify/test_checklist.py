@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backfill_assets.errors import Conflict, UsageError
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.verify.checklist import Acceptance, Line, Outcome, Result, Verdict, contents, read
+from backfill_assets.verify.checklist_text import ending_lines
 from backfill_assets.verify.verdicts import Verdicts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -41,6 +42,21 @@ def test_the_result_is_the_worst_of_the_lines_that_nobody_accepted(lines, accept
     assert (found.result, found.passed) == (result, result == Result.PASSED)
     assert found.accepted == {line.name: Acceptance("ben", "the new rule counts twice", NOON) for line in accepted}
     assert found.lines == tuple(lines)
+
+
+def test_a_pattern_that_names_only_lines_without_a_decision_is_answered_by_one_of_them():
+    found = verdict(BUILT, DRIFT, ROWS, KEYS)
+    assert found.named("*staging/o*") == [DRIFT.name, ROWS.name]
+    assert [found.named(pattern) for pattern in ("built *", "keys *", "nothing *")] == [
+        [BUILT.name],
+        [KEYS.name],
+        ["nothing *"],
+    ]
+
+
+def test_what_was_accepted_is_counted_as_that():
+    found = verdict(BUILT, DRIFT, ROWS).accept(ROWS.name, who="ben", reason="meant", at=NOON)
+    assert next(ending_lines(found)).startswith("Plan p1: needs a decision (1 passed, 1 decision, 1 accepted).")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +92,7 @@ def test_a_checklist_without_lines_or_with_two_of_one_name_is_none():
 def test_a_verdict_is_about_the_versions_it_saw_and_no_others(versions, code, said):
     seen = verdict(BUILT)
     seen.refuse_other_versions(dict(seen.versions_seen), dict(seen.code))
-    with pytest.raises(Conflict, match=f"{said}.*Nothing was written. Type `backfill verify p1` again"):
+    with pytest.raises(Guarded, match=f"{said}.*Nothing was written. Type `backfill verify p1` again"):
         seen.refuse_other_versions({**seen.versions_seen, **versions}, {**seen.code, **code})
 
 
