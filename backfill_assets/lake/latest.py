@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,7 @@ from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths
-from backfill_assets.lake.record import AUDITS, ROWS_DIFFER, Build, from_arrow
+from backfill_assets.lake.record import AUDITS, COMMITTED, ROWS_DIFFER, Build, from_arrow
 from backfill_assets.lake.recovery import committed_builds
 
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
@@ -92,13 +93,15 @@ def latest(
     plan: str = "",
     *,
     until: Mapping[str, int] | None = None,
+    recorded: Mapping[str, datetime] | None = None,
 ) -> Latest:
     """The latest builds of these tables and days (None: all), and what `plan` has built, whether a crash left them out of the
-    ledger or not. With `until`, only those whose rows are in these versions of the tables."""
+    ledger or not. With `until`, only those whose rows are in these versions of the tables, and of those that made no commit of
+    their own only what was `recorded` by then."""
     files = ledger.files()
     rows = files.rows(list(columns), days)
     if until is not None:
-        rows = rows.filter(_not_after(rows, until))
+        rows = rows.filter(_not_after(rows, until, recorded or {}))
     builds = Latest(plans={plan: set(_built_by(plan, rows))} if plan else {})
     builds.add(from_arrow(rows.take(_last_rows(rows))))
     for name, newest in files.newest(days).items():
@@ -114,10 +117,14 @@ def latest(
     return builds
 
 
-def _not_after(rows: pa.Table, until: Mapping[str, int]) -> pa.ChunkedArray:
+def _not_after(rows: pa.Table, until: Mapping[str, int], recorded: Mapping[str, datetime]) -> pa.ChunkedArray:
     names = pa.array(list(until), pa.string())
-    last = pc.take(pa.array([*until.values(), -1], pa.int64()), pc.fill_null(pc.index_in(rows["table"], names), len(until)))
-    return pc.less_equal(rows["delta_version"], last)
+    of_table = pc.fill_null(pc.index_in(rows["table"], names), len(until))
+    last = pc.take(pa.array([*until.values(), -1], pa.int64()), of_table)
+    times = [recorded.get(name, datetime.max.replace(tzinfo=UTC)) for name in until]
+    at = pc.take(pa.array([*times, datetime.min.replace(tzinfo=UTC)], pa.timestamp("us", "UTC")), of_table)
+    committed = pc.is_in(rows["outcome"], pa.array(sorted(COMMITTED)))
+    return pc.and_(pc.less_equal(rows["delta_version"], last), pc.or_(committed, pc.less_equal(rows["at"], at)))
 
 
 def _built_by(plan: str, rows: pa.Table) -> Iterator[Partition]:

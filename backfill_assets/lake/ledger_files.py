@@ -62,10 +62,13 @@ class LedgerFiles:
         schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
-    def built_after(self, at: datetime) -> set[Partition]:
-        """The partitions of which a build or an audit was recorded later than `at`."""
-        rows = self.rows(["table", "day", "at"])
-        return set(zip(*rows.filter(pc.greater(rows["at"], at)).select(["table", "day"]).to_pydict().values(), strict=True))
+    def built_after(self, since: Mapping[str, datetime]) -> set[Partition]:
+        """The partitions of these tables of which a build or an audit was recorded later than the time of their table."""
+        built: set[Partition] = set()
+        for name, at in since.items():
+            rows = self.rows(["table", "day", "at"], {name: None})
+            built |= {(name, day) for day in rows.filter(pc.greater(rows["at"], at))["day"].to_pylist()}
+        return built
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""

@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("token", pa.string()),
         ("retired", pa.string()),  # null in rows from before there was this column
         ("switches", pa.string()),  # as well
+        ("recorded", pa.string()),  # as well
     ]
 )
 
@@ -57,6 +58,7 @@ class Release:
     is in `tables`, under its own name too.
     Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`; one of the kind `channel` has the
     tables of the release before it, and another `channels`: the number of the release that readers of each channel get.
+    `recorded`: of each table when the newest build was recorded that was known when its tables were released.
     `retired` are the releases of which files may be gone since this release was added, each with the day it was retired on.
     """
 
@@ -69,6 +71,7 @@ class Release:
     channels: Mapping[str, int] = field(default_factory=dict)
     retired: Mapping[int, date] = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, datetime] = field(default_factory=dict)
 
     def version(self, name: str) -> TableVersion | None:
         """What readers get who read the table `name`; None if the release does not have it."""
@@ -100,6 +103,7 @@ def _row(release: Release, token: str) -> dict[str, Any]:
         "token": token,
         "retired": json.dumps(_ranges(release.retired)),
         "switches": json.dumps(dict(release.switches)),
+        "recorded": json.dumps({name: at.isoformat() for name, at in release.recorded.items()}),
     }
 
 
@@ -112,7 +116,8 @@ def from_row(row: Mapping[str, Any]) -> Release:
         for number in range(first, last + 1)
     }
     channels, switches = json.loads(row["channels"]), json.loads(row.get("switches") or "{}")
-    return Release(**known, tables=tables, channels=channels, retired=retired, switches=switches)
+    recorded = {name: datetime.fromisoformat(at) for name, at in json.loads(row.get("recorded") or "{}").items()}
+    return Release(**known, tables=tables, channels=channels, retired=retired, switches=switches, recorded=recorded)
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:

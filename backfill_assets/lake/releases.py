@@ -48,16 +48,13 @@ class Releases:
         raise UsageError(NONE_YET.format(self.root))
 
     def readable(self, number: int) -> Release:
-        """The same, but UsageError too for a release that was retired, whose files may be gone, and for one that has no tables
-        of its own and gave readers none: a record of where channels were pointed, or of what was retired."""
+        """The same, but UsageError too for one that was retired, whose files may be gone, or that gave readers no tables."""
         release = self.get(number)
         self._refuse_retired(number)
         if release.kind in (POINTED, RETIRED):
             had = ", ".join(f"{channel} got release {of}" for channel, of in release.channels.items())
-            raise UsageError(
-                f"Release {number} has no tables of its own: it records that {had} ({release.reason}). Nothing was read or "
-                "changed. Name the release that readers got."
-            )
+            why = f"Release {number} has no tables of its own: it records that {had} ({release.reason})"
+            raise UsageError(f"{why}. Nothing was read or changed. Name the release that readers got.")
         return release
 
     def of_channel(self, channel: str = STABLE) -> Release:
@@ -91,6 +88,7 @@ class Releases:
         who: str,
         reason: str,
         channels: Iterable[str] = (STABLE,),
+        recorded: Mapping[str, datetime] | None = None,
     ) -> Release:
         """Add a release of `tables` and point `channels` at it; the others stay where they are.
 
@@ -102,7 +100,8 @@ class Releases:
         before = after or Release(0, datetime.min, "", "", "")
         groups = list(enumerate(self._by_switches(after, channels).items(), before.number + 1))
         pointed = dict(before.channels) | {channel: number for number, (_, of_group) in groups for channel in of_group}
-        made = replace(before, at=_time(after), who=who, reason=reason, kind=kind, tables=dict(tables), channels=pointed)
+        before = replace(before, tables=dict(tables), recorded=dict(recorded or {}))
+        made = replace(before, at=_time(after), who=who, reason=reason, kind=kind, channels=pointed)
         return commit_after(self.root, after, [replace(made, number=n, switches=dict(of)) for n, (of, _) in groups])
 
     def _by_switches(self, newest: Release | None, channels: Iterable[str]) -> dict[frozenset[tuple[str, str]], list[str]]:

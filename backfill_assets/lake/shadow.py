@@ -58,7 +58,7 @@ class Shadow(Lake):
 
     def below(self, days: Days, columns: Iterable[str] = COLUMNS) -> Latest:
         """The latest builds of live, as the shadow reads it."""
-        return latest(self.live.ledger, days, columns, until=self.base.versions)
+        return latest(self.live.ledger, days, columns, until=self.base.versions, recorded=self.base.recorded)
 
     def rewritten(self, accepted: Mapping[Partition, Build], versions: Mapping[str, int | None]) -> dict[Partition, str]:
         days: dict[str, set[date]] = {}

@@ -27,18 +27,21 @@ BASE = "base.json"
 class Base:
     """Live as a shadow reads it: the version of every table (-1: there was none), since when, and who opened it.
 
-    `ids`: Delta's id of each table, which one that is deleted and made anew has not. A table whose log could not be read, and
-    that the plan does not read, is in neither.
+    `ids`: Delta's id of each table, which one that is deleted and made anew has not. `recorded`: when the newest build of each
+    was recorded: later ones that found the same rows, or failed, are not of this state. A table whose log could not be read,
+    and that the plan does not read, is in neither.
     """
 
     versions: Mapping[str, int]
     at: datetime
     who: str = ""
     ids: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, datetime] = field(default_factory=dict)
 
     @classmethod
     def of(cls, live: Lake, tables: Iterable[str], read: Container[str], who: str = "") -> Base:
         """These tables of `live` as they are now. TableUnreadable for one among those that the plan reads or builds."""
+        recorded = {name: newest.at for name, newest in live.ledger.newest(tables).items()}
         opened: dict[str, DeltaTable | None] = {}
         for name in tables:
             try:
@@ -47,18 +50,20 @@ class Base:
                 if name in read:
                     raise
         versions = {name: int(table.version()) if table else -1 for name, table in opened.items()}
-        return cls(
-            versions, datetime.now(UTC), who, {name: str(table.metadata().id) for name, table in opened.items() if table}
-        )
+        ids = {name: str(table.metadata().id) for name, table in opened.items() if table}
+        return cls(versions, datetime.now(UTC), who, ids, recorded)
 
     def to_json(self) -> str:
-        fields = {"tables": dict(self.versions), "ids": dict(self.ids), "at": self.at.isoformat(), "who": self.who}
-        return json.dumps(fields)
+        recorded = {name: at.isoformat() for name, at in self.recorded.items()}
+        fields = {"tables": dict(self.versions), "ids": dict(self.ids), "recorded": recorded}
+        return json.dumps(fields | {"at": self.at.isoformat(), "who": self.who})
 
     @classmethod
     def from_json(cls, text: bytes) -> Base:
         fields: dict[str, Any] = json.loads(text)
-        return cls(fields["tables"], datetime.fromisoformat(fields["at"]), fields["who"], fields.get("ids", {}))
+        recorded = {name: datetime.fromisoformat(at) for name, at in fields.get("recorded", {}).items()}
+        at = datetime.fromisoformat(fields["at"])
+        return cls(fields["tables"], at, fields["who"], fields.get("ids", {}), recorded)
 
 
 def shadow_root(root: str, plan: str) -> str:

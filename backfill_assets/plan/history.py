@@ -33,12 +33,13 @@ def refuse_ended(plan_id: str, plans: Plans) -> None:
         )
 
 
-def refuse_overlap(plan: Plan, plans: Plans) -> None:
+def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
     """Guarded if a partition of this plan is in another one that is open. One that cannot be read cannot be run either.
 
-    Plans into shadows do not meet: what changed in live meanwhile is looked at when one is published.
+    Plans into shadows do not meet: what changed in live meanwhile is looked at when one is published. One that is taken back
+    writes to live, wherever it was built: `in_live`.
     """
-    for plan_id in plans.open() if not plan.is_shadow else ():
+    for plan_id in plans.open() if in_live or not plan.is_shadow else ():
         if plan_id != plan.id:
             try:
                 other = plans.read(plan_id)

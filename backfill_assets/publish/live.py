@@ -6,7 +6,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from deltalake import DeltaTable
@@ -26,19 +26,31 @@ from backfill_assets.workspace import Workspace
 @dataclass(frozen=True)
 class LiveState:
     """The newest release, when tables were last released, the tables as they would be released now, the open plans,
-    and those that are published only in part."""
+    and those that are published only in part.
+
+    `recorded`: of each table when the newest build was recorded that is known. `expected`: tables that somebody is about to
+    change, and which count as changed.
+    """
 
     newest: Release | None
-    since: datetime
+    released_at: datetime
     tables: Mapping[str, TableVersion]
     plans: tuple[str, ...]
     half_published: tuple[str, ...] = ()
+    recorded: Mapping[str, datetime] = field(default_factory=dict)
+    expected: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> list[str]:
         """The tables that are not as they were released."""
         released = self.newest.tables if self.newest else {}
-        return [name for name, version in self.tables.items() if released.get(name) != version]
+        names = [name for name, version in self.tables.items() if released.get(name) != version]
+        return list(dict.fromkeys([*names, *sorted(self.expected)]))
+
+    def since(self, table: str) -> datetime:
+        """When the newest build of a table was recorded that its release knew: by the ledger's times, whatever clock the host
+        of the release had."""
+        return self.newest.recorded.get(table, self.released_at) if self.newest else self.released_at
 
 
 def last_commits(workspace: Workspace) -> str:
@@ -51,22 +63,24 @@ def last_commits(workspace: Workspace) -> str:
 
 def live_state(workspace: Workspace) -> LiveState:
     """The state now. Raises TableUnreadable for a table whose log cannot be read."""
-    root = workspace.lake.root
+    root, ledger = workspace.lake.root, workspace.lake.ledger
     newest, plans = Releases(root).newest(), Plans(root)
+    # Before the versions: what is recorded in between is looked at again the next time.
+    recorded = {name: newest_of.at for name, newest_of in ledger.newest(workspace.names).items()}
     live, half = live_tables(workspace, newest), tuple(plans.half_published())
-    return LiveState(newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half)
+    return LiveState(newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half, recorded)
 
 
-def changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date]:
+def changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date] | None:
     """The days of one table of which other files are in live than were released.
 
-    All of its days, where it was not released, or where the log does not have that version any more.
+    None for all of its days, where the log does not have the released version any more, or another table lies there.
     """
     released = state.newest.tables.get(table) if state.newest else None
     try:
         before = opened(workspace, released)
     except TableUnreadable:
-        before = None
+        return None
     return differing_days(before, opened(workspace, state.tables.get(table)))
 
 
@@ -79,12 +93,13 @@ def builds_since(workspace: Workspace, state: LiveState) -> Latest:
 
     What was released before that is as it was then, so that it takes as long as there are changes, not years.
     """
-    days: dict[str, set[date]] = {name: set(changed_days(workspace, state, name)) for name in state.changed}
-    graph = workspace.graph
-    for partition in workspace.lake.ledger.files().built_after(state.since):
-        for name, day in (partition, *graph.reads(partition)) if partition[0] in workspace.names else ():
+    changed = {name: changed_days(workspace, state, name) for name in state.changed}
+    days = {name: set(of_table) for name, of_table in changed.items() if of_table is not None}
+    since = {name: state.since(name) for name in workspace.names}
+    for partition in workspace.lake.ledger.files().built_after(since):
+        for name, day in (partition, *workspace.graph.reads(partition)):
             days.setdefault(name, set()).add(day)
-    return latest_builds(workspace, days=days)
+    return latest_builds(workspace, days={**days, **{name: None for name, of_table in changed.items() if of_table is None}})
 
 
 def _last_released(newest: Release | None, releases: Releases) -> datetime:

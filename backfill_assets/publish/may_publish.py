@@ -11,7 +11,7 @@ from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLL
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.reasons import Reason, Runs, no_runs, running
-from backfill_assets.publish.release_live import pointed_back, why_withheld
+from backfill_assets.publish.release_live import why_withheld
 from backfill_assets.workspace import Workspace
 
 SHOWN = 5
@@ -84,14 +84,22 @@ def refuse_unreleased(
     reasons = running(workspace.lake.root, runs, but=publication)
     if not reasons:
         others = replace(state, half_published=tuple(each for each in state.half_published if each != plan.id))
-        # Where live is as it was released, nothing of it failed or waits.
-        withheld = why_withheld(workspace, others) if state.changed else pointed_back(workspace, state)
+        # Before the first commit and after the last the same is asked: whether live with the plan's tables can be released.
+        withheld = why_withheld(workspace, replace(others, expected=frozenset(plan.reasons)))
         reasons = [reason for reason in withheld if _is_of_others(reason, plan)]
     if reasons:
         half = f"Plan {plan.id} is in live and not released" if plan.id in state.half_published else NOT_PUBLISHED[:-1]
         raise Guarded(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {half}. Wait for what runs; mend what "
             "failed, or release it as it stands (`backfill release --reason ...`); then publish again."
+        )
+
+
+def refuse_running(workspace: Workspace, runs: Runs = no_runs) -> None:
+    """Guarded while steps or runs of live are at work."""
+    if reasons := running(workspace.lake.root, runs):
+        raise Guarded(
+            f"Live is being written: {'; '.join(map(str, reasons))}. {NOT_PUBLISHED} Publish again when that has ended."
         )
 
 

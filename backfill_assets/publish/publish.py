@@ -22,6 +22,7 @@ from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.may_publish import (
     refuse_breaking,
     refuse_not_publishable,
+    refuse_running,
     refuse_unfinished,
     refuse_unreleased,
 )
@@ -87,7 +88,10 @@ class Publication:
                 act.refuse_unfit()
             with writing(self.workspace.lake.root, "_plans"):  # of two publications, one sees that the other has begun
                 before = live_state(self.workspace)
-                refuse_unreleased(self.plan, self.workspace, before, runs)
+                if self.plan.id in before.half_published:  # what was begun is finished; then it is asked whether it is released
+                    refuse_running(self.workspace, runs)
+                else:
+                    refuse_unreleased(self.plan, self.workspace, before, runs)
                 self._release_before(before, runs)
                 plans.note(
                     self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason

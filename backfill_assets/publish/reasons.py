@@ -105,7 +105,7 @@ def failures(workspace: Workspace, state: LiveState) -> list[Reason]:
     failed = {
         partition: build.message.strip().partition("\n")[0]
         for partition, build in builds.last.items()
-        if not build.succeeded and build.at > state.since and not _is_put_back(build, builds, workspace)
+        if not build.succeeded and build.at > state.since(build.table) and not _is_put_back(build, builds, workspace)
     }
     return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds))]
 
@@ -128,11 +128,12 @@ def _rewritten(workspace: Workspace, state: LiveState, builds: Latest) -> dict[P
     """The partitions of changed tables that hold what no build has accepted, and did not hold it at the last release."""
     found = dict[Partition, str]()
     for name in state.changed:
-        table, changed = opened(workspace, state.tables[name]), changed_days(workspace, state, name)
+        table, changed = opened(workspace, state.tables.get(name)), changed_days(workspace, state, name)
         filled = {day for day, _, _ in day_files(table, changed)} if table else set()
         found |= {(name, day): UNRECORDED for day in filled if (name, day) not in builds.accepted}
-        audited = {day for (of, day), audit in builds.compared.items() if of == name and audit.at > state.since}
-        found |= {(of, day): why for (of, day), why in builds.rewritten.items() if of == name and day in changed | audited}
+        audited = {day for (of, day), audit in builds.compared.items() if of == name and audit.at > state.since(name)}
+        rewritten = {day: why for (of, day), why in builds.rewritten.items() if of == name}
+        found |= {(name, day): why for day, why in rewritten.items() if changed is None or day in changed | audited}
     return found
 
 

@@ -7,7 +7,7 @@ days, or, on a local disk, by a marker of a running step (`lake.running_steps`).
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from backfill_assets.errors import Conflict, TableUnreadable
+from backfill_assets.errors import Conflict, Guarded, TableUnreadable
 from backfill_assets.lake.release import LIVE, STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.channels import behind, following, lagging
@@ -77,9 +77,15 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: R
     """Release live to `stable` by a person's decision, in spite of unfinished plans and of days that failed, but never while
     steps are running or `runs` are not finished. The release's reason names what it is in spite of.
 
-    Raises TableUnreadable for a table whose log cannot be read.
+    Raises TableUnreadable for a table whose log cannot be read, Guarded while a plan is published, or taken back, in part.
     """
     state = live_state(workspace)
+    if state.half_published:
+        raise Guarded(
+            f"Of plan {', '.join(state.half_published)} only a part is in live, and readers would get that part. Nothing was "
+            f"released. `backfill show {state.half_published[0]}` says whether it is being published or taken back: type that "
+            "command again to finish it."
+        )
     moved = following(workspace.lake.root, state.newest)
     if not state.tables or (not state.changed and STABLE in moved):
         return NothingNew(state.newest)
@@ -120,6 +126,11 @@ def _release(workspace: Workspace, state: LiveState, channels: Iterable[str], wh
         return MEANWHILE
     try:
         releases = Releases(workspace.lake.root)
-        return Released(releases.add(state.newest, state.tables, kind=LIVE, who=who, reason=reason, channels=channels))
+        return Released(_add(releases, state, channels, who, reason))
     except Conflict:
         return MEANWHILE
+
+
+def _add(releases: Releases, state: LiveState, channels: Iterable[str], who: str, reason: str) -> Release:
+    tables, recorded = state.tables, state.recorded
+    return releases.add(state.newest, tables, kind=LIVE, who=who, reason=reason, channels=channels, recorded=recorded)

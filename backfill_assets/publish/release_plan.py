@@ -9,7 +9,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
 from backfill_assets.publish.channels import following, refuse_others
-from backfill_assets.publish.live import live_state
+from backfill_assets.publish.live import live_state, live_tables
 from backfill_assets.publish.may_publish import refuse_unreleased
 from backfill_assets.publish.published import PUBLISH
 from backfill_assets.publish.reasons import Runs, no_runs
@@ -47,7 +47,10 @@ def release_plan(
             return releases.get(newest.channels[channel])
         moved = [channel, *following(workspace.lake.root, newest)] if channel == STABLE else [channel]
         try:
-            return releases.add(newest, tables, kind=PUBLISH, who=by.who, reason=by.of(plan), channels=moved)
+            if live_tables(workspace, newest) != tables:  # written while it was decided
+                continue
+            why, recorded = by.of(plan), state.recorded
+            return releases.add(newest, tables, kind=PUBLISH, who=by.who, reason=why, channels=moved, recorded=recorded)
         except Conflict:
             continue
     raise Conflict(
@@ -86,7 +89,8 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Rel
             f"{newest.number} is newer. Nothing was changed. `backfill rollback --release {number} --channel {channel}` gives "
             "them that release as it is."
         )
-    return releases.add(newest, source.tables, kind=PUBLISH, who=by.who, reason=by.of(plan), channels=[channel])
+    why, recorded = by.of(plan), newest.recorded
+    return releases.add(newest, source.tables, kind=PUBLISH, who=by.who, reason=why, channels=[channel], recorded=recorded)
 
 
 def left_with_plan(plan: Plan, workspace: Workspace) -> str:

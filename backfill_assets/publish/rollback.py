@@ -44,7 +44,7 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
             f"Plan {plan.id} is open. Nothing was restored. Let it end (`backfill resume {plan.id}`), or cancel it first: "
             f"`backfill cancel {plan.id}`."
         )
-    refuse_overlap(plan, plans)
+    refuse_overlap(plan, plans, in_live=True)
     recover_newest(workspace.lake.ledger, list(plan.reasons))
     _refuse_gone_tables(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]

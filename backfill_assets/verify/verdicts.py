@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -21,10 +22,15 @@ class Verdicts:
 
     root: str
 
-    def keep(self, verdict: Verdict) -> None:
-        """Write a verdict, whole or not at all, as the newest of its plan."""
+    def keep(self, verdict: Verdict) -> Verdict:
+        """Write a verdict, whole or not at all, as the newest of its plan, with what was accepted on the same versions before;
+        the verdict as it is kept."""
         with writing(self.root, "_verdicts"):  # whoever accepts lines meanwhile does so of the one before, or of this one
+            with suppress(UsageError):  # one that cannot be read is replaced
+                if earlier := self.newest(verdict.plan):
+                    verdict = verdict.with_acceptances_of(earlier)
             self._keep(verdict)
+        return verdict
 
     def _keep(self, verdict: Verdict) -> None:
         """Write a verdict, whole or not at all, as the newest of its plan, also where another host's clock is ahead."""

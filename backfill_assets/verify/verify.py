@@ -1,7 +1,6 @@
 """Verifying a plan: its checklist, filled on the shadow as it is and on live as the shadow reads it; a verdict comes of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import date, datetime
 from typing import TypeVar
 
@@ -48,7 +47,7 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     workspace.lake.recover([name for name in workspace.names if base is None or name in base.versions])
     state, names = state_of(plan, workspace), dict.fromkeys(workspace.names)
     shadow, live = state.shadow, workspace.lake
-    opened = latest(live.ledger, names, SCHEMA.names, until=shadow.base.versions)
+    opened = latest(live.ledger, names, SCHEMA.names, until=shadow.base.versions, recorded=shadow.base.recorded)
     inside = shadow.latest(names, SCHEMA.names, plan=plan.id)
     tables = {table.name: table for table in workspace.tables}
     versions = {name: shadow.version(name) for name in tables} | dict(state.versions)
@@ -63,12 +62,7 @@ def verify(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], date
     if {name: shadow.version(name) for name in plan.reasons} != state.versions:
         raise Conflict(f"The shadow of plan {plan.id} was written while it was verified. No verdict was kept. Verify it again.")
     verdict = Verdict(plan.id, lines, versions_of(plan, state), code_of(plan, workspace), now(), who)
-    verdicts = Verdicts(live.root)
-    with suppress(UsageError):  # one that cannot be read is replaced
-        if earlier := verdicts.newest(plan.id):
-            verdict = verdict.with_acceptances_of(earlier)
-    verdicts.keep(verdict)
-    return verdict
+    return Verdicts(live.root).keep(verdict)
 
 
 def rows_of(

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
 from backfill_assets.lake.ledger import COMPACT_EVERY
-from backfill_assets.lake.release import CANDIDATE, STABLE, Release
+from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
 from backfill_assets.lake.release_commit import _append, commit_after
 from backfill_assets.lake.releases import Releases
 from tests.lake.published import release, release_many, tables
@@ -201,6 +201,10 @@ class AsInMemory(RuleBasedStateMachine):
     @rule(channel=st.sampled_from([STABLE, CANDIDATE]), data=st.data())
     def point(self, channel: str, data) -> None:
         number = data.draw(st.integers(1, len(self.numbers)))
+        if self.releases.get(number).kind == POINTED:
+            with pytest.raises(UsageError, match=f"Release {number} has no tables of its own"):
+                self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]
+            return
         self.releases.point(self.releases.newest(), channel, number, who="a", reason="b")  # type: ignore[arg-type]
         self.numbers.append(self.numbers[-1])
         self.channels[channel] = number

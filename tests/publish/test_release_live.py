@@ -1,7 +1,8 @@
 """When live is released by itself, why it is withheld, in which words, and that it is released once that is mended."""
 
 import shutil
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from deltalake import DeltaTable
 from backfill_assets.diff.comparison import Comparison
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.release import CANDIDATE, STABLE, Release, TableVersion
+from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.store import Plans
@@ -233,11 +235,13 @@ def test_a_table_that_was_made_anew_is_another_one_at_the_same_version(lake):
     shutil.rmtree(lake.root / A)
     lake.build(A, 1, rows=3)
     state = live_state(lake.workspace)
+    assert [reason.days for reason in decide(lake).failures] == [(day(0), day(2))]  # which are gone
+    lake.build(A, 0, 1, 2, rows=3)
     assert (state.changed, state.tables[A].version) == ([A], 0)
     before, now = (ReleasedTable(str(lake.root), release, A) for release in (lake.releases.get(1), decide(lake).release))
     with pytest.raises(TableUnreadable, match=f"Another table was made in {lake.root}/{A} since.*other releases are read"):
         before.dataset()
-    assert now.dataset().count_rows() == 3
+    assert now.dataset().count_rows() == 9
     with pytest.raises(TableUnreadable, match="Another table was made there since"):
         Comparison("1", "2").made(lake.workspace)
 
@@ -265,6 +269,17 @@ def test_a_release_that_was_added_meanwhile_is_not_overwritten(lake):
 
     assert release_live(lake.workspace, who="", runs=runs) == MEANWHILE
     assert [(each.number, each.who) for each in lake.releases.all()] == [(1, "the sensor"), (2, "ben")]
+
+
+def test_a_failure_after_a_release_by_a_host_whose_clock_is_ahead_is_seen(lake):
+    newest = lake.releases.newest()
+    lake.build(A, 1, rows=3)
+    state = live_state(lake.workspace)
+    ahead = replace(newest, number=2, at=newest.at + timedelta(minutes=10), tables=state.tables, channels={STABLE: 2})
+    commit_after(str(lake.root), newest, [replace(ahead, recorded=state.recorded)])
+    lake.build(A, 2, rows=3)
+    lake.fail(B, 2)
+    assert [reason.days for reason in decide(lake).failures] == [(day(2),)]
 
 
 def test_only_what_was_built_or_written_since_the_release_is_looked_at(lake):
