@@ -1,4 +1,4 @@
-"""Publishing and taking back while something in live failed, or another plan is open: asked before the first commit. No Spark."""
+"""Publishing and taking back while a day of live failed, or another plan is open: asked before the first commit. No Spark."""
 
 from dataclasses import replace
 
