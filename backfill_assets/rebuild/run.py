@@ -16,6 +16,7 @@ from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.messages import of_day
 from backfill_assets.plan.progress import Progress, Stop
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, WorkState
@@ -123,7 +124,7 @@ class Rebuild:
             return remaining
         elif unbuilt:
             why, ended = self.launcher.failures(chunk.launched), f"{chunk.launched} ended without building it"
-            self._given_up |= {(table, day): why.get(table, ended) for table, days in unbuilt.items() for day in days}
+            self._given_up |= {(t, day): of_day(why.get(t, ended), day) for t, days in unbuilt.items() for day in days}
             remaining = self._remaining()
         self._close(number, remaining)
         return remaining

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from backfill_assets.lake.engine import TOKEN_VARIABLE
+from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import servers_record
 from tests.journeys.servers import environment
 from tests.journeys.station import FIRST, TIMEOUT_S, eventually
@@ -38,7 +39,7 @@ def demo(home: Path, *, own_engine: bool = True) -> Demo:
     calendar = ("BACKFILL_FIRST_DAY", "BACKFILL_LAST_DAY")
     env = {name: value for name, value in environment(home, FIRST, own_engine=own_engine).items() if name not in calendar}
     began = time.monotonic()
-    command, token = [sys.executable, "-m", "backfill_assets.cli", "demo", "--exit"], ""
+    command, token = [sys.executable, "-m", "backfill_assets.cli", "demo", "--port", str(free_port()), "--exit"], ""
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             eventually(lambda: process.poll() is not None or token_of(home), what="the engine started")

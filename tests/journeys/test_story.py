@@ -15,6 +15,7 @@ from backfill_assets.cli.publish_story import PUBLISH, RIGHT
 from backfill_assets.cli.story_steps import Command
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
+from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import servers_record
 from tests.journeys.servers import environment_alone
 from tests.journeys.station import FIRST, TIMEOUT_S
@@ -32,7 +33,7 @@ class Played(NamedTuple):
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Played:
     folder = tmp_path_factory.mktemp("story")
-    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--story", "publish", "--exit"]
+    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--story", "publish", "--port", str(free_port()), "--exit"]
     with subprocess.Popen(
         command, cwd=folder, env=environment_alone(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
