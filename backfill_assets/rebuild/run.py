@@ -61,8 +61,7 @@ class Rebuild:
         self._before = self._remaining().failures
         self._join(self.launcher.running())
         while True:
-            began = self.now()
-            remaining, waiting = self._step(started)
+            began, (remaining, waiting) = self.now(), self._step(started)
             done = not self.running and (self.stopped is not None or len(self.over) == len(self._chunks))
             running, over = {n: chunk.launched.id for n, chunk in self.running.items()}, frozenset(self.over)
             shown = remaining.at_the_end(self.plan.chunks) if done else remaining
