@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date
 from typing import Any, NamedTuple
@@ -78,6 +78,16 @@ def undeclared(table: DeltaTable, columns: str) -> list[str]:
     """The table's columns that `columns` does not have any more."""
     declared = {field["name"] for field in json.loads(columns)["fields"]}
     return [field.name for field in table.schema().fields if field.name not in declared]
+
+
+def columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
+    """What readers of `before` would miss in `after`: columns that it does not have, or has with another type."""
+    new = {field.name: field.type for field in after.schema().fields}
+    for field in before.schema().fields:
+        if field.name not in new:
+            yield f"it has no column {field.name}"
+        elif new[field.name] != field.type:
+            yield f"{field.name} has another type"
 
 
 def refuse_other_columns(folder: str, columns: str) -> None:

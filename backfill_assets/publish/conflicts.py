@@ -4,8 +4,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
+from deltalake import DeltaTable
+
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.shadow import Shadow
@@ -31,6 +34,11 @@ class ShadowState:
     unbuilt: Mapping[Partition, str]
     conflicts: Mapping[Partition, str]
     versions: Mapping[str, int] = field(default_factory=dict)
+
+    def after(self, name: str) -> DeltaTable | None:
+        """A table as it would be published: its columns are those that the shadow has built."""
+        of_shadow = open_table(self.shadow.path(name)) if name in self.versions else None
+        return of_shadow or open_table(self.shadow.live.path(name))
 
     @property
     def is_current(self) -> bool:

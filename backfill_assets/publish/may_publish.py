@@ -1,11 +1,17 @@
 """Whether a plan may be published: a shadow that is built whole, on what live holds now, and nothing in live to wait for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
+from deltalake import DeltaTable
+
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import Guarded, UsageError
+from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta_table import open_table
+from backfill_assets.lake.released import open_version
+from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.publish.conflicts import ShadowState
@@ -51,27 +57,32 @@ def refuse_unfinished(plan: Plan, state: ShadowState) -> None:
         raise Guarded(in_conflict(plan, state.conflicts))
 
 
-def refuse_breaking(plan: Plan, workspace: Workspace, state: ShadowState) -> None:
-    """Guarded if a table of live has a column that the shadow does not have, or has with another type: its readers may use it.
+def refuse_breaking(plan: Plan, channel: str, workspace: Workspace, after: Callable[[str], DeltaTable | None]) -> None:
+    """Guarded if the readers of `channel` would miss columns of a table, as it would be `after`: they may use them.
 
     New columns break nobody; until all days of live are built with them, they are null in the others.
     """
-    breaking = [line for name in plan.reasons for line in _breaking(name, workspace, state)]
+    breaking = []
+    for name, before in _read_by(channel, plan, workspace).items():
+        if before and (then := after(name)):
+            breaking += [f"{name}: {lost}" for lost in columns_lost(before, then)]
     if breaking:
         raise Guarded(
-            f"Readers would miss columns after plan {plan.id}: {'; '.join(breaking)}. {NOT_PUBLISHED} If that is meant, "
-            f"`backfill publish {plan.id} --allow-breaking`."
+            f"Readers of {channel} would miss something after plan {plan.id}: {'; '.join(breaking)}. {NOT_PUBLISHED} If that "
+            f"is meant, `backfill publish {plan.id} --channel {channel} --allow-breaking`."
         )
 
 
-def _breaking(name: str, workspace: Workspace, state: ShadowState) -> Iterator[str]:
-    live, shadow = (open_table(lake.path(name)) for lake in (workspace.lake, state.shadow))
-    new = {field.name: field.type for field in shadow.schema().fields} if shadow else {}
-    for field in live.schema().fields if live and shadow else ():
-        if field.name not in new:
-            yield f"{name} has no {field.name} any more"
-        elif new[field.name] != field.type:
-            yield f"{name} has another type of {field.name}"
+def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaTable | None]:
+    """The tables that readers of a channel get; where they get none, those of live that the plan has."""
+    releases, root = Releases(workspace.lake.root), workspace.lake.root
+    newest = releases.newest()
+    number = newest.channels.get(channel) if newest else None
+    read: dict[str, DeltaTable | None] = {name: open_table(workspace.lake.path(name)) for name in plan.reasons}
+    for name, version in releases.get(number).tables.items() if number else ():
+        with suppress(TableUnreadable):  # nobody reads that any more
+            read[name] = open_version(root, version)
+    return read
 
 
 def refuse_unreleased(

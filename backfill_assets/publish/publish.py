@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_assets.lake.locks import writing
+from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
@@ -73,14 +74,14 @@ class Publication:
             Releases(self.workspace.lake.root).refuse_unknown(channel)
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
-                return Published.of((), point_to_plan(self.plan, self.workspace, channel, self._by), self.workspace)
+                return Published.of((), self._point(channel, allow_breaking=allow_breaking), self.workspace)
             refuse_others(self.workspace.lake.root, self.plan.id, channel, self.together_with)
             self.plan.refuse_other_code(self.workspace.code)
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)
             if not allow_breaking:
-                refuse_breaking(self.plan, self.workspace, state)
+                refuse_breaking(self.plan, channel, self.workspace, state.after)
             approve(state)
             tables = [table for table in self.workspace.tables if table.name in self.plan.reasons]
             acts = [IntoLive(self.plan, self.workspace, table, state, self.run, self.who, self.reason) for table in tables]
@@ -108,6 +109,9 @@ class Publication:
         """Release what live has without the plan: readers of other channels get it, and not the plan with it."""
         if live.changed and self.plan.id not in live.half_published:
             release_live(self.workspace, who=self.who, runs=runs)
+
+    def _point(self, channel: str, *, allow_breaking: bool) -> Release:
+        return point_to_plan(self.plan, self.workspace, channel, self._by, allow_breaking=allow_breaking)
 
     @property
     def _by(self) -> By:

@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from backfill_assets.errors import Conflict, Guarded
 from backfill_assets.lake.release import STABLE, Release
+from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PUBLISHED, Plans
 from backfill_assets.publish.channels import following, refuse_others
 from backfill_assets.publish.live import live_state, live_tables
-from backfill_assets.publish.may_publish import refuse_unreleased
+from backfill_assets.publish.may_publish import refuse_breaking, refuse_unreleased
 from backfill_assets.publish.published import PUBLISH
 from backfill_assets.publish.reasons import Runs, no_runs
 from backfill_assets.workspace import Workspace
@@ -59,10 +60,11 @@ def release_plan(
     )
 
 
-def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Release:
+def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, allow_breaking: bool = False) -> Release:
     """Give the readers of `channel` the newest release that those of another one get: it has the plan, and was released.
 
-    Readers who have the plan already keep what they get. Guarded if no readers get the plan any more, and as `refuse_others`.
+    Readers who have the plan already keep what they get. Guarded if no readers get the plan any more, and as
+    `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
     """
     releases = Releases(workspace.lake.root)
     newest = releases.newest()
@@ -78,6 +80,11 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By) -> Rel
             f"those of {channel}."
         )
     source = releases.get(number)
+    if not allow_breaking:
+        known = source.tables
+        refuse_breaking(
+            plan, channel, workspace, lambda name: open_version(releases.root, known[name]) if name in known else None
+        )
     if newest.channels.get(channel) == number:
         return replace(source, channels=newest.channels)
     if releases.switches(newest, channel) == source.switches:

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import days_as_typed, ranges
 from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.release import STABLE, Release, TableVersion
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import NONE_YET, Releases
@@ -68,7 +69,7 @@ class Switch:
 
     def _refuse_breaking(self, workspace: Workspace, before: TableVersion, after: TableVersion) -> None:
         tables = [_opened(workspace, version) for version in (before, after)]
-        losses = [*_columns_lost(*tables), *_key_lost(workspace, before.path, after.path)]
+        losses = [*_lost(*tables), *_key_lost(workspace, before.path, after.path)]
         days = sorted(_days(tables[0]) - _days(tables[1]))
         losses += [f"{len(days)} day(s) are missing ({ranges(days)})"] if days else []
         if losses:
@@ -86,13 +87,8 @@ def _opened(workspace: Workspace, version: TableVersion) -> DeltaTable:
     return table
 
 
-def _columns_lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
-    new = {field.name: field.type for field in after.schema().fields}
-    for field in before.schema().fields:
-        if field.name not in new:
-            yield f"it has no column {field.name}"
-        elif new[field.name] != field.type:
-            yield f"{field.name} has another type"
+def _lost(before: DeltaTable, after: DeltaTable) -> Iterator[str]:
+    yield from columns_lost(before, after)
     if before.metadata().partition_columns != after.metadata().partition_columns:
         yield f"it is partitioned by {', '.join(after.metadata().partition_columns) or 'nothing'}"
 

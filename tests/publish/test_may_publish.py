@@ -48,8 +48,8 @@ def verdict_on(site: Site, plan: Plan, *outcomes: Outcome) -> Verdict:
     return verdict
 
 
-def publish(site: Site, plan: Plan, **options: Any) -> Published:
-    return Publication(plan, site.workspace, "ada").publish("stable", lambda: NOW, verified(plan, site.workspace), **options)
+def publish(site: Site, plan: Plan, channel: str = "stable", **options: Any) -> Published:
+    return Publication(plan, site.workspace, "ada").publish(channel, lambda: NOW, verified(plan, site.workspace), **options)
 
 
 def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(site):
@@ -114,7 +114,7 @@ def test_a_column_that_live_has_and_the_shadow_has_not_is_not_lost_unless_that_i
     release_live(site.workspace, who="sensor")
     plan = rebuilt(site)
     verdict_on(site, plan, Outcome.PASSED)
-    with pytest.raises(Guarded, match=f"{A.name} has no note any more. Nothing was published.*--allow-breaking"):
+    with pytest.raises(Guarded, match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking"):
         publish(site, plan)
     publish(site, plan, allow_breaking=True)
     assert site.values()[D1] == 7
@@ -135,6 +135,27 @@ def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written
     assert site.files() == files
     assert site.plans.half_published() == []
     discard(plan, site.workspace, who="ada", now=lambda: NOW)
+
+
+def test_readers_of_stable_do_not_lose_a_column_by_a_plan_that_was_published_to_others(site):
+    site.write({D3: 5}, more="note")
+    site.write({D1: 2}, table=B.name)
+    release_live(site.workspace, who="sensor")
+    dropping = site.shadow_plan({A.name: list(DAYS)})
+    site.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
+    verdict_on(site, dropping, Outcome.PASSED)
+    publish(site, dropping, "candidate", allow_breaking=True)
+    with pytest.raises(Guarded, match=f"Readers of stable would miss something.*{A.name}: it has no column note"):
+        publish(site, dropping)
+    other = site.shadow_plan({B.name: [D1]})
+    site.write({D1: 7}, into=other, table=B.name)
+    verdict_on(site, other, Outcome.PASSED)
+    with pytest.raises(Guarded, match=f"{A.name}: it has no column note. Nothing was published"):
+        Publication(other, site.workspace, "ada", together_with=(dropping.id,)).publish(
+            "stable", lambda: NOW, verified(other, site.workspace)
+        )
+    assert site.values(B.name)[D1] == 2
+    publish(site, dropping, allow_breaking=True)
 
 
 def test_a_column_that_only_the_shadow_has_breaks_nobody(site):
