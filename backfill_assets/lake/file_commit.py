@@ -2,16 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from backfill_assets.lake.columns import delta_schema, differing, merged_schema, undeclared
 from backfill_assets.lake.delta_table import open_table
+from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.lake.table_state import day_files
 
@@ -32,8 +36,7 @@ class FileCommit:
     """Files of a table that lie in `folder`, ready to be committed.
 
     They replace whatever the days hold, or, with an `append_as`, are added to it, once for each such name and days. `columns`
-    are those of the DataFrame, as JSON (`rows.schema.json()`); `rebuilt` answers which days have been built with these columns
-    before. `attempted` are the days of which files may be committed.
+    are those of the DataFrame, as JSON (`rows.schema.json()`). `attempted` are the days of which files may be committed.
     """
 
     folder: str
@@ -41,7 +44,6 @@ class FileCommit:
     files: Sequence[DataFile]
     columns: str
     append_as: str = ""
-    rebuilt: Callable[[], Collection[date]] = frozenset
     attempted: set[date] = field(default_factory=set)
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
@@ -69,13 +71,22 @@ class FileCommit:
         ones and the new. UsageError if these do not go together."""
         if not differing(table, self.columns):
             return table.schema()
-        kept = {day for day, _, _ in day_files(table)} - (set() if self.append_as else days)
+        files = [(day, name) for day, name, _ in day_files(table) if self.append_as or day not in days]
+        kept = {day for day, _ in files}
         if not kept and not self.append_as:
             return delta_schema(self.columns)
         merged, gone = merged_schema(table, self.columns, self.folder, kept, days), undeclared(table, self.columns)
-        if gone and not self.append_as and kept <= set(self.rebuilt()):
+        if gone and not self.append_as and not any(self._may_have(name, gone) for _, name in files):
             return Schema([field for field in merged.fields if field.name not in gone])
         return merged
+
+    def _may_have(self, name: str, columns: Collection[str]) -> bool:
+        """Whether a file has one of these columns, or cannot be asked."""
+        try:
+            with files_in(self.folder).open_input_file(unquote(name)) as file:
+                return not set(columns).isdisjoint(pq.read_schema(file).names)
+        except (OSError, pa.ArrowException):
+            return True
 
     def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> int:
         try:

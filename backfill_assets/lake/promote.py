@@ -4,7 +4,7 @@ A path within a table is a name that nobody else uses (lake/files.py), so files 
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -25,14 +25,13 @@ from backfill_assets.lake.slice import DataFile, files_of
 class PromoteCommit:
     """Replaces each day of the table at `folder` with that day of the table at `source`, as it is at `version`.
 
-    Both are partitioned by `column`. `rebuilt` answers which days have been built with the columns of `source` before.
+    Both are partitioned by `column`.
     """
 
     folder: str
     column: str
     source: str
     version: int
-    rebuilt: Callable[[], Collection[date]] = frozenset
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
         """As `Commit`. UsageError, and nothing is committed, if a file of these days is not there any more."""
@@ -55,7 +54,7 @@ class PromoteCommit:
         return of_source
 
     def _of(self, of_source: DeltaTable, files: Sequence[DataFile]) -> FileCommit:
-        return FileCommit(self.folder, self.column, files, of_source.schema().to_json(), rebuilt=self.rebuilt)
+        return FileCommit(self.folder, self.column, files, of_source.schema().to_json())
 
 
 def put_files(source: str, target: str, files: Iterable[DataFile]) -> None:

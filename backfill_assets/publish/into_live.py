@@ -1,6 +1,6 @@
 """The days of one table that a plan has built in its shadow, put into live in one commit."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
@@ -51,7 +51,7 @@ class IntoLive:
     def _commit(self) -> PromoteCommit:
         name = self.table.name
         source, version = self.state.shadow.path(name), self.state.versions[name]
-        return PromoteCommit(self.workspace.lake.path(name), self.table.partition_by, source, version, self._built_so)
+        return PromoteCommit(self.workspace.lake.path(name), self.table.partition_by, source, version)
 
     def _decide(self) -> list[Build]:
         # Under the lock: what was written to live since the decision is a conflict too.
@@ -90,8 +90,3 @@ class IntoLive:
                 at=at,
                 **place,
             )
-
-    def _built_so(self) -> Collection[date]:
-        """The days whose rows have the columns of the code now: those published, and those of live that it has built."""
-        accepted = self.workspace.lake.latest({self.table.name: None}).accepted
-        return {day for (_, day), build in accepted.items() if build.code_version == self.table.version} | self.days

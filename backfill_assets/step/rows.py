@@ -84,7 +84,7 @@ def _written(
     profiles, files = small or (None, write(new, folder, column))
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
     append_as = request.identity if request.write_mode == "append_once" else ""
-    commit = FileCommit(folder, column, files, new.schema.json(), append_as, lambda: _built_by_this_code(table, workspace))
+    commit = FileCommit(folder, column, files, new.schema.json(), append_as)
     try:
         rows = read_files(new.sparkSession, folder, [file for file in files if file.day != NO_DAY], column, new.schema)
         if without_day:
@@ -94,11 +94,6 @@ def _written(
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
-
-
-def _built_by_this_code(table: Table, workspace: Workspace) -> set[date]:
-    accepted = workspace.lake.latest({table.name: None}).accepted
-    return {day for (_, day), build in accepted.items() if build.code_version == table.version}
 
 
 def _without_day(column: str, rows: int) -> str:
