@@ -5,6 +5,7 @@ anew once there is another newest commit; in an object store, listing the log co
 """
 
 from collections import OrderedDict
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -27,10 +28,17 @@ class _Commit(NamedTuple):
     changed_ns: int
 
 
-class _KeptTable(DeltaTable):
-    """A table at the version at which it was opened, for reading. The list of its files is put together once."""
+class KeptTable(DeltaTable):
+    """A table at the version at which it was opened, for reading. The list of its files is put together once.
+
+    `facts`: what else follows from this version alone, kept by whoever found it out.
+    """
 
     _files: dict[bool, Any] | None = None
+
+    @cached_property
+    def facts(self) -> dict[Any, Any]:
+        return {}
 
     def get_add_actions(self, flatten: bool = False) -> Any:
         self._files = {} if self._files is None else self._files
@@ -52,7 +60,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     with _lock:
         table = _kept.get(commit) if commit else None
     if table is None:
-        table = _open(_KeptTable, path, version)
+        table = _open(KeptTable, path, version)
     if table and commit and table.version() == int(commit.file[:20]):  # else another commit came in between
         with _lock:
             _kept[commit] = table

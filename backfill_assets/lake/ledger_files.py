@@ -12,11 +12,11 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
+from backfill_assets.lake.delta_table import KeptTable
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.record import SCHEMA
 
@@ -50,15 +50,17 @@ class LedgerFiles:
                 fragments.setdefault(table, []).append(of_table)
         return fragments
 
-    def rows(self, columns: Sequence[str] | None = None, days: Days | None = None) -> pa.Table:
-        """The rows of these tables and days (None: all), as Arrow; null where a file has no such column."""
+    def rows(self, columns: Sequence[str] | None = None, days: Days | None = None, after: datetime | None = None) -> pa.Table:
+        """The rows of these tables and days (None: all), as Arrow; null where a file has no such column. `after`: only those
+        that were recorded later; files without any are not read."""
+        later = None if after is None else ds.field("at") > pa.scalar(after, SCHEMA.field("at").type)
         parts = []
         for table in self._fragments if days is None else days:
             wanted = None if days is None else days[table]
-            in_days = None if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
+            chosen = later if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
             if fragments := self._fragments.get(table):
                 dataset = ds.FileSystemDataset(fragments, SCHEMA, fragments[0].format, fragments[0].filesystem)
-                parts.append(dataset.to_table(columns=list(columns) if columns else None, filter=in_days))
+                parts.append(dataset.to_table(columns=list(columns) if columns else None, filter=chosen))
         schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -66,13 +68,16 @@ class LedgerFiles:
         """The partitions of these tables of which a build or an audit was recorded later than the time of their table."""
         built: set[Partition] = set()
         for name, at in since.items():
-            rows = self.rows(["table", "day", "at"], {name: None})
-            built |= {(name, day) for day in rows.filter(pc.greater(rows["at"], at))["day"].to_pylist()}
+            built |= {(name, day) for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()}
         return built
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""
-        newest = dict.fromkeys(tables, Newest())
-        rows = self.rows(["table", "delta_version", "at"], dict.fromkeys(newest))
+        names = list(dict.fromkeys(tables))
+        known: dict[str, Newest] = self.log.facts.setdefault("newest", {}) if isinstance(self.log, KeptTable) else {}
+        unknown = [name for name in names if name not in known]
+        rows = self.rows(["table", "delta_version", "at"], dict.fromkeys(unknown))
         groups = rows.group_by("table").aggregate([("delta_version", "max"), ("at", "max")]).to_pylist()
-        return newest | {group["table"]: Newest(group["delta_version_max"], group["at_max"]) for group in groups}
+        known |= dict.fromkeys(unknown, Newest())
+        known |= {group["table"]: Newest(group["delta_version_max"], group["at_max"]) for group in groups}
+        return {name: known[name] for name in names}

@@ -137,8 +137,17 @@ def _changed(path: str, before: int, after: int) -> frozenset[date]:
 
 def differing_days(one: DeltaTable | None, other: DeltaTable | None) -> frozenset[date]:
     """The days of which two versions of a table (None: there was none) list other files."""
-    files = [{(day, file) for day, file, _ in day_files(table)} if table else set() for table in (one, other)]
-    return frozenset(day for day, _ in files[0] ^ files[1])
+    tables = [table for table in (one, other) if table]
+    if len(tables) < 2 or any(map(with_deletion_vectors, tables)):
+        files = [{(day, file) for day, file, _ in day_files(table)} if table else set() for table in (one, other)]
+        return frozenset(day for day, _ in files[0] ^ files[1])
+    # Of years, most files are the same: these are not made Python values.
+    listed = [pa.table(table.get_add_actions(flatten=True)) for table in tables]
+    days = set[object]()
+    for files_of_one, of_other, table in zip(listed, listed[::-1], tables, strict=True):
+        only = files_of_one.filter(pc.invert(pc.is_in(files_of_one["path"], value_set=of_other["path"].combine_chunks())))
+        days |= {day for column in table.metadata().partition_columns[:1] for day in only[f"partition.{column}"].to_pylist()}
+    return frozenset(day for day in days if isinstance(day, date))
 
 
 def day_files(table: DeltaTable, of_days: Iterable[date] | None = None) -> Iterable[tuple[date, str, int | None]]:

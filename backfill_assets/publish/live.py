@@ -5,7 +5,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
@@ -71,11 +71,15 @@ def live_state(workspace: Workspace) -> LiveState:
     return LiveState(newest, _last_released(newest, Releases(root)), live, tuple(plans.open()), half, recorded)
 
 
-def changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date] | None:
-    """The days of one table of which other files are in live than were released.
+def changed_days(workspace: Workspace, state: LiveState) -> dict[str, frozenset[date] | None]:
+    """Of each table that has changed the days of which other files are in live than were released.
 
     None for all of its days, where the log does not have the released version any more, or another table lies there.
     """
+    return {name: _changed_days(workspace, state, name) for name in state.changed}
+
+
+def _changed_days(workspace: Workspace, state: LiveState, table: str) -> frozenset[date] | None:
     released = state.newest.tables.get(table) if state.newest else None
     try:
         before = opened(workspace, released)
@@ -88,12 +92,12 @@ def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | N
     return open_version(workspace.lake.root, version) if version else None
 
 
-def builds_since(workspace: Workspace, state: LiveState) -> Latest:
+def builds_since(workspace: Workspace, state: LiveState, changed: Mapping[str, Collection[date] | None]) -> Latest:
     """The latest builds of what was built, audited or written by anybody since tables were last released, and of what it reads.
 
-    What was released before that is as it was then, so that it takes as long as there are changes, not years.
+    What was released before that is as it was then, so that it takes as long as there are changes, not years. `changed`: the
+    `changed_days` of each table that has changed.
     """
-    changed = {name: changed_days(workspace, state, name) for name in state.changed}
     days = {name: set(of_table) for name, of_table in changed.items() if of_table is not None}
     since = {name: state.since(name) for name in workspace.names}
     for partition in workspace.lake.ledger.files().built_after(since):

@@ -1,6 +1,6 @@
 """Why live is not released: open plans, days that failed since the last release, days that somebody else wrote to."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -101,13 +101,14 @@ def failures(workspace: Workspace, state: LiveState) -> list[Reason]:
     A day failed if its latest attempt did, of any table: a run of several tables is released whole. It is not as it was built
     if its table has other files of it than are recorded.
     """
-    builds = builds_since(workspace, state)
+    changed = changed_days(workspace, state)
+    builds = builds_since(workspace, state, changed)
     failed = {
         partition: build.message.strip().partition("\n")[0]
         for partition, build in builds.last.items()
         if not build.succeeded and build.at > state.since(build.table) and not _is_put_back(build, builds, workspace)
     }
-    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds))]
+    return [*_by_reason(Cause.FAILED, failed), *_by_reason(Cause.REWRITTEN, _rewritten(workspace, state, builds, changed))]
 
 
 def _is_put_back(failed: Build, builds: Latest, workspace: Workspace) -> bool:
@@ -124,16 +125,18 @@ def _made_from(build: Build) -> tuple[object, ...]:
     return build.code_version, build.delivered, build.inputs
 
 
-def _rewritten(workspace: Workspace, state: LiveState, builds: Latest) -> dict[Partition, str]:
+def _rewritten(
+    workspace: Workspace, state: LiveState, builds: Latest, changed_in: Mapping[str, Collection[date] | None]
+) -> dict[Partition, str]:
     """The partitions of changed tables that hold what no build has accepted, and did not hold it at the last release."""
     found = dict[Partition, str]()
-    for name in state.changed:
-        table, changed = opened(workspace, state.tables.get(name)), changed_days(workspace, state, name)
+    for name, changed in changed_in.items():
+        table = opened(workspace, state.tables.get(name))
         filled = {day for day, _, _ in day_files(table, changed)} if table else set()
         found |= {(name, day): UNRECORDED for day in filled if (name, day) not in builds.accepted}
         audited = {day for (of, day), audit in builds.compared.items() if of == name and audit.at > state.since(name)}
         rewritten = {day: why for (of, day), why in builds.rewritten.items() if of == name}
-        found |= {(name, day): why for day, why in rewritten.items() if changed is None or day in changed | audited}
+        found |= {(name, day): why for day, why in rewritten.items() if changed is None or day in changed or day in audited}
     return found
 
 

@@ -15,7 +15,7 @@ from backfill_assets.lake.release_commit import commit_after
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.store import Plans
-from backfill_assets.publish.live import builds_since, live_state
+from backfill_assets.publish.live import builds_since, changed_days, live_state
 from backfill_assets.publish.reasons import Cause
 from backfill_assets.publish.release_live import (
     MEANWHILE,
@@ -284,7 +284,8 @@ def test_a_failure_after_a_release_by_a_host_whose_clock_is_ahead_is_seen(lake):
 
 def test_only_what_was_built_or_written_since_the_release_is_looked_at(lake):
     def looked_at() -> set[tuple[str, date]]:
-        return set(builds_since(lake.workspace, live_state(lake.workspace)).last)
+        state = live_state(lake.workspace)
+        return set(builds_since(lake.workspace, state, changed_days(lake.workspace, state)).last)
 
     assert looked_at() == set()
     lake.build(A, 1, rows=2)
