@@ -3,6 +3,7 @@
 import getpass
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import typer
@@ -21,6 +22,7 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.text import not_reported, published_lines
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.verify.verified import verified
 from backfill_assets.workspace import Workspace, open_workspace
@@ -36,6 +38,7 @@ def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, with_p
     unreported, outdated = "", readers_left(plan, workspace).outdated
     try:
         report(dagster_of(workspace.settings), list(published.builds))
+        wipe_shadows(dagster_of(workspace.settings), workspace)
     except BackfillError as error:
         unreported = not_reported(error)
     if as_json:
@@ -76,6 +79,8 @@ def discard(plan_id: str, *, reason: str, yes: bool, as_json: bool) -> int:
         print("Nothing was discarded.")
         return exit_codes.PARTIAL
     shadows.discard(plan, workspace, who=getpass.getuser(), now=utc_now, reason=reason)
+    with suppress(BackfillError):  # what Dagster shows of it goes with the next shadow
+        wipe_shadows(dagster_of(workspace.settings), workspace)
     said = f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was."
     print(json.dumps({"plan": plan.id, "exit_code": exit_codes.DONE}) if as_json else said)
     return exit_codes.DONE

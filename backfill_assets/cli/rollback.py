@@ -21,6 +21,7 @@ from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back, rollback_of
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
@@ -46,6 +47,8 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
     not_reported = ""
     try:
         report(dagster_of(workspace.settings), restored)
+        if plan.is_shadow:
+            wipe_shadows(dagster_of(workspace.settings), workspace)
     except BackfillError as error:
         not_reported = text.not_reported(error)
     code = exit_codes.DONE if text.is_complete(decisions.values()) else exit_codes.PARTIAL

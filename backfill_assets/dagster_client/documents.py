@@ -147,3 +147,14 @@ RELOAD = """mutation ($location: String!) {
     ... on PythonError { message }
   }
 }"""
+
+WIPE = """mutation ($assets: [PartitionsByAssetSelector!]!) {
+  wipeAssets(assetPartitionRanges: $assets) {
+    __typename
+    ... on AssetWipeSuccess { assetPartitionRanges { assetKey { path } } }
+    ... on AssetNotFoundError { message }
+    ... on UnauthorizedError { message }
+    ... on UnsupportedOperationError { message }
+    ... on PythonError { message }
+  }
+}"""

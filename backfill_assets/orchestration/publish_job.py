@@ -20,6 +20,7 @@ from backfill_assets.publish import text
 from backfill_assets.publish.publish import Publication
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.verify.verified import verified
@@ -51,6 +52,7 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
             published = publication.publish(config["channel"], utc_now, approve, runs=runs, allow_breaking=allow)
         try:
             report(dagster(workspace.settings), list(published.builds))
+            wipe_shadows(dagster(workspace.settings), workspace)
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
         outdated = outdated_lines(readers_left(plan, workspace).outdated, workspace.settings.ask_above_days)

@@ -17,6 +17,7 @@ from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.reconcile.dagster_record import report
+from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
@@ -42,6 +43,8 @@ def rollback_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = 
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
         try:
             report(dagster(workspace.settings), restored)
+            if plan.is_shadow:
+                wipe_shadows(dagster(workspace.settings), workspace)
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
         left, ending = text.lines_of_left(decisions), text.ending_lines(plan.id, decisions)

@@ -147,7 +147,9 @@ def candidate(station: Station, wrong: str) -> str:
     assert f"drift {OUTAGES}.customers" in undecided
     accept = [word for name in undecided for word in ("--accept", name)]
     assert ": passed (" in station.backfill("verify", plan, *accept, "--reason", "crews restore step by step")
+    assert station.materialized(f"shadow/{OUTAGES}") == f"{MONTH[0]}..{MONTH[-1]}"
     station.backfill("publish", plan, "--channel", "candidate")
+    assert station.materialized(f"shadow/{OUTAGES}") == ""  # no shadow is there any more
     return plan
 
 

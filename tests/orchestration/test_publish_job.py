@@ -61,6 +61,17 @@ def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reporte
     assert run.tags[tags.PLAN] == plan.id
     ((path, event),) = webserver.reported
     assert (path, event["partition"], event["data_version"]) == ("/report_asset_materialization/raw/a", "2019-08-16", "21")
+    assert webserver.wiped == [["shadow", "raw", "a"], ["shadow", "raw", "b"]]
+
+
+def test_while_another_plan_has_a_shadow_what_is_shown_of_shadows_stays(site):
+    plan, other = site.shadow_plan({A.name: [SECOND]}), site.shadow_plan({A.name: [FIRST]}, reason="another")
+    site.write({SECOND: 21}, into=plan)
+    site.write({FIRST: 11}, into=other)
+    verify_and_accept(site, plan)
+    webserver = Webserver()
+    assert launched(site, webserver, plan=plan.id)[0].success
+    assert webserver.wiped == []
 
 
 def test_a_plan_that_was_not_verified_fails_the_run_and_live_stays(site):
