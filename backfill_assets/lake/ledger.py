@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
@@ -24,6 +24,9 @@ from backfill_assets.lake.record import SCHEMA, Build, from_arrow, to_arrow
 COMMIT_RETRIES = 200
 # Each step appends a small file and opens the ledger several times: after a hundred of them a look took 0.15 s, after ten 0.02.
 COMPACT_EVERY = 10
+# A few days are found by the bounds of groups of so many rows, which are the builds of some days as they came; the others are
+# not read.
+WRITTEN = WriterProperties(max_row_group_size=1000)
 # Files of this many bytes are left alone, so that compacting does not cost more as history grows.
 COMPACTED = 4 * 2**20
 
@@ -45,7 +48,9 @@ class Ledger:
         if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
             with suppress(DeltaError):  # another time, then: the builds are recorded
                 table.optimize.compact(
-                    target_size=COMPACTED, commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES)
+                    target_size=COMPACTED,
+                    commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
+                    writer_properties=WRITTEN,
                 )
 
     # Where nothing is locked (object stores) two may still make the ledger, and the later one's metadata refuse this append.
@@ -58,6 +63,7 @@ class Ledger:
             mode="append",
             schema_mode="merge",  # a ledger that an older version of this package has made
             commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
+            writer_properties=WRITTEN,
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
         return table
