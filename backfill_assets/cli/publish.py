@@ -38,7 +38,7 @@ def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, with_p
     unreported, outdated = "", readers_left(plan, workspace).outdated
     try:
         report(dagster_of(workspace.settings), list(published.builds))
-        wipe_shadows(dagster_of(workspace.settings), workspace)
+        wipe_shadows(dagster_of(workspace.settings), workspace.lake.root, workspace.names)
     except BackfillError as error:
         unreported = not_reported(error)
     if as_json:
@@ -80,7 +80,7 @@ def discard(plan_id: str, *, reason: str, yes: bool, as_json: bool) -> int:
         return exit_codes.PARTIAL
     shadows.discard(plan, workspace, who=getpass.getuser(), now=utc_now, reason=reason)
     with suppress(BackfillError):  # what Dagster shows of it goes with the next shadow
-        wipe_shadows(dagster_of(workspace.settings), workspace)
+        wipe_shadows(dagster_of(workspace.settings), workspace.lake.root, workspace.names)
     said = f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was."
     print(json.dumps({"plan": plan.id, "exit_code": exit_codes.DONE}) if as_json else said)
     return exit_codes.DONE

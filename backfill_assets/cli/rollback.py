@@ -48,7 +48,7 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
     try:
         report(dagster_of(workspace.settings), restored)
         if plan.is_shadow:
-            wipe_shadows(dagster_of(workspace.settings), workspace)
+            wipe_shadows(dagster_of(workspace.settings), workspace.lake.root, workspace.names)
     except BackfillError as error:
         not_reported = text.not_reported(error)
     code = exit_codes.DONE if text.is_complete(decisions.values()) else exit_codes.PARTIAL

@@ -52,7 +52,7 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
             published = publication.publish(config["channel"], utc_now, approve, runs=runs, allow_breaking=allow)
         try:
             report(dagster(workspace.settings), list(published.builds))
-            wipe_shadows(dagster(workspace.settings), workspace)
+            wipe_shadows(dagster(workspace.settings), workspace.lake.root, workspace.names)
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
         outdated = outdated_lines(readers_left(plan, workspace).outdated, workspace.settings.ask_above_days)

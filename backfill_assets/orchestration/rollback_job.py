@@ -44,7 +44,7 @@ def rollback_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = 
         try:
             report(dagster(workspace.settings), restored)
             if plan.is_shadow:
-                wipe_shadows(dagster(workspace.settings), workspace)
+                wipe_shadows(dagster(workspace.settings), workspace.lake.root, workspace.names)
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
         left, ending = text.lines_of_left(decisions), text.ending_lines(plan.id, decisions)
