@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.delta_table import open_table, table_to_write, version_of
+from backfill_assets.lake.delta_table import open_table, version_of
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.partitioning import refuse_other_partitioning
@@ -74,7 +74,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
 
 
 def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
-    table = table_to_write(commit.folder)
+    table = open_table(commit.folder)  # which a commit of files leaves as it was
     refuse_unfit(commit.folder, table, commit.column)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]

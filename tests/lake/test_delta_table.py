@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake import delta_table
 from backfill_assets.lake.delta_table import KEPT, last_commit, open_table, table_to_write, version_of
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.files import write_table
+from tests.publish.site import columns
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +74,20 @@ def test_whoever_writes_has_a_table_of_its_own(tmp_path: Path) -> None:
     write_deltalake(own, pa.table({"n": [2]}), mode="append")
     assert (own.version(), files(kept)) == (1, 1)
     assert not any(table is own for table in delta_table._kept.values())
+
+
+def test_a_table_that_files_are_committed_with_stays_as_it_was(tmp_path: Path) -> None:
+    """So that a commit need not open its table anew. If a later `deltalake` does otherwise, it must."""
+    folder, first = str(tmp_path / "t"), date(2020, 1, 1)
+    for value in (1, 2):
+        rows = pa.table({"n": pa.array([value], pa.int64()), "day": pa.array([first], pa.date32())})
+        kept, files_of_day = open_table(folder), write_table(rows, folder, "day")
+        before = kept and (kept.version(), pa.table(DeltaTable(folder).get_add_actions(flatten=True)))
+        FileCommit(folder, "day", files_of_day, columns("day"))(kept, [first], "{}")
+    assert kept
+    assert before == (kept.version(), pa.table(kept.get_add_actions(flatten=True)))
+    assert before != (0, pa.table(DeltaTable(folder).get_add_actions(flatten=True)))
+    assert version_of(folder) == 1
 
 
 def test_as_many_tables_are_kept_as_one_act_looks_at(tmp_path: Path) -> None:
