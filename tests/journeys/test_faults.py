@@ -4,6 +4,8 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from subprocess import Popen
@@ -12,6 +14,7 @@ import pytest
 
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.dagster_client.reload import reload
+from backfill_assets.lake.locks import writing
 from backfill_assets.plan.store import Plans
 from backfill_assets.pyproject import BUNDLED
 from tests.journeys.servers import project_copy, station_on
@@ -50,6 +53,13 @@ def started(station: Station, reason: str) -> tuple[str, Popen[str]]:
     return plan, process
 
 
+@contextmanager
+def commits_wait(station: Station) -> Iterator[None]:
+    """Steps compute, and none commits: what happens meanwhile happens in the middle of a chunk, however slow the machine is."""
+    with writing(str(station.home / "lake"), RAW):
+        yield
+
+
 def built_by(station: Station, plan: str) -> Counter[date]:
     return Counter(build.day for build in station.builds() if build.plan == plan and build.succeeded)
 
@@ -59,8 +69,9 @@ def chunks_of(station: Station, plan: str) -> list[str]:
 
 
 def test_a_run_that_is_killed_is_launched_again_and_nobody_else_may_carry_the_plan_out_meanwhile(station: Station):
-    plan, command = started(station, "a run is killed")
-    os.kill(station.process_of(station.of_plan(plan)[0]), signal.SIGKILL)
+    with commits_wait(station):
+        plan, command = started(station, "a run is killed")
+        os.kill(station.process_of(station.of_plan(plan)[0]), signal.SIGKILL)
     refused = station.backfill(*CHUNKS, "--reason", "another plan", code=4)
     assert f"is in plan {plan} too, which is open" in refused
     again = station.backfill("resume", plan, code=4)
@@ -79,14 +90,15 @@ def test_servers_that_are_ended_and_started_again_in_the_middle_are_waited_for(s
 
 
 def test_a_command_that_is_killed_is_gone_on_with_and_a_cancelled_plan_too_and_no_day_is_built_twice(station: Station):
-    plan, command = started(station, "the command is killed")
-    command.kill()
-    command.wait()
-    command = station.started("resume", plan)
-    begun = Plans(str(station.home / "lake"))
-    eventually(lambda: len(begun.events(plan, "started")) == 2, what="the plan is gone on with")
-    assert f"Plan {plan} is cancelled" in station.backfill("cancel", plan)
-    assert f"Plan {plan}: cancelled" in ended(command, 1)
+    with commits_wait(station):
+        plan, command = started(station, "the command is killed")
+        command.kill()
+        command.wait()
+        command = station.started("resume", plan)
+        begun = Plans(str(station.home / "lake"))
+        eventually(lambda: len(begun.events(plan, "started")) == 2, what="the plan is gone on with")
+        assert f"Plan {plan} is cancelled" in station.backfill("cancel", plan)
+        assert f"Plan {plan}: cancelled" in ended(command, 1)
     assert [(each.status, each.tags["backfill/chunk"]) for each in station.of_plan(plan)] == [("CANCELED", "1")]
     assert f"Plan {plan}: done" in station.backfill("resume", plan)
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
