@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.restore import RestoreCommit
 from backfill_assets.lake.rewritten import rewritten, rewritten_at
@@ -36,10 +37,12 @@ class Record:
 def decisions_on(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -> dict[Partition, Decision]:
     folder, builds = workspace.lake.path(table.name), dict[date, list[Build]]()
     of_plan = {table.name: set(map(date.fromisoformat, plan.reasons[table.name]))}
-    for build in workspace.lake.ledger.builds(of_plan):
+    recorded, known = workspace.lake.ledger.builds(of_plan), Latest()
+    for build in recorded:
         if build.succeeded:
             builds.setdefault(build.day, []).append(build)
-    by_others = {day: why for (_, day), why in workspace.lake.latest(of_plan).differing().items()}
+    known.add(recorded)
+    by_others = {day: why for (_, day), why in known.differing().items()}
     by_others |= rewritten(folder, [of_day[-1] for of_day in builds.values()])
     decided = {
         day: decision
