@@ -57,7 +57,8 @@ class LedgerFiles:
         parts = []
         for table in self._fragments if days is None else days:
             wanted = None if days is None else days[table]
-            chosen = later if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
+            in_days = None if wanted is None else ds.field("day").isin(pa.array(wanted, pa.date32()))
+            chosen = later if in_days is None else in_days if later is None else in_days & later
             if fragments := self._fragments.get(table):
                 dataset = ds.FileSystemDataset(fragments, SCHEMA, fragments[0].format, fragments[0].filesystem)
                 parts.append(dataset.to_table(columns=list(columns) if columns else None, filter=chosen))

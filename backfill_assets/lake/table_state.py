@@ -130,7 +130,10 @@ def _foreign_commits(path: str, commits: Iterable[Mapping[str, Any]]) -> Iterabl
 def _changed(path: str, before: int, after: int) -> frozenset[date]:
     """The days whose files differ between two versions; none if the log has not kept the earlier one."""
     try:
-        return differing_days(*(open_table(path, version) if version >= 0 else None for version in (before, after)))
+        earlier = open_table(path, before) if before >= 0 else None
+        if before >= 0 and earlier is None:  # so the library says of some logs that do not reach back to a version
+            return frozenset()
+        return differing_days(earlier, open_table(path, after))
     except TableUnreadable:
         return frozenset()
 

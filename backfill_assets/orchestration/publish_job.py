@@ -60,9 +60,7 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
         metadata: dict[str, Any] = {
             "plan": plan.id,
             "release": published.release.number,
-            "days": MetadataValue.md(
-                markdown_table(("table", "new rows", "live had the same"), text.published_rows(published))
-            ),
+            "days": MetadataValue.md(markdown_table(text.PUBLISHED, text.published_rows(published))),
         }
         context.add_output_metadata(metadata)
 

@@ -12,7 +12,7 @@ from backfill_assets.lake.release import POINTED, STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import PUBLISHED, Plans
 
-NOTHING = "Nothing was published."
+NOT_PUBLISHED = "Nothing was published."
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Behind:
 
     def __str__(self) -> str:
         causes = [f"it was put there: {self.pointed.reason} ({self.pointed.who})"] if self.pointed else []
-        causes += [f"plan {plan} was not published to it (`backfill publish {plan}`)" for plan in self.plans]
+        to = "" if self.channel == STABLE else f" --channel {self.channel}"
+        causes += [f"plan {plan} was not published to it (`backfill publish {plan}{to}`)" for plan in self.plans]
         return f"{self.channel} stays at release {self.number}: {'; '.join(causes)}"
 
 
@@ -74,14 +75,14 @@ def refuse_others(root: str, plan: str, channel: str, together_with: Collection[
             last = Releases(root).last_of_tables(newest).number
             raise Guarded(
                 f"Readers of {channel} were pointed back to release {number}: {pointed.reason} ({pointed.who}). They would get "
-                f"again what they were pointed back from. {NOTHING} If that is over, point them at release {last} first: "
+                f"again what they were pointed back from. {NOT_PUBLISHED} If that is over, point them at release {last} first: "
                 f"`backfill rollback --release {last} --channel {channel}`."
             )
     if others:
         named = " ".join(f"--with {each}" for each in others)
         raise Guarded(
             f"Readers of {channel} would get {len(others)} more plan(s), which were published to other channels only: "
-            f"{', '.join(others)}. {NOTHING} If that is meant: `backfill publish {plan} --channel {channel} {named}`. If it is "
+            f"{', '.join(others)}. {NOT_PUBLISHED} If that is meant: `backfill publish {plan} --channel {channel} {named}`. If "
             f"not, take them back first: `backfill rollback {others[0]}`."
         )
 

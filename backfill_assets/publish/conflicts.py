@@ -40,11 +40,6 @@ class ShadowState:
         of_shadow = open_table(self.shadow.path(name)) if name in self.versions else None
         return of_shadow or open_table(self.shadow.live.path(name))
 
-    @property
-    def is_current(self) -> bool:
-        """Whether every day is built, on what live holds now."""
-        return not self.unbuilt and not self.conflicts
-
 
 def state_of(plan: Plan, workspace: Workspace) -> ShadowState:
     """The state of a plan's shadow now. Nothing is changed. UsageError if the shadow is not there."""

@@ -85,10 +85,13 @@ def _changed_days(workspace: Workspace, state: LiveState, table: str) -> frozens
         before = opened(workspace, released)
     except TableUnreadable:
         return None
+    if released and before is None:
+        return None
     return differing_days(before, opened(workspace, state.tables.get(table)))
 
 
 def opened(workspace: Workspace, version: TableVersion | None) -> DeltaTable | None:
+    """A version of a table; None without one. Raises as `open_version`."""
     return open_version(workspace.lake.root, version) if version else None
 
 
@@ -116,6 +119,6 @@ def live_tables(workspace: Workspace, newest: Release | None) -> dict[str, Table
     Tables that are not there yet are left out; those that `newest` has and the workspace has not stay as they were released.
     """
     released = newest.tables if newest else {}
-    opened = {name: open_table(workspace.lake.path(name)) for name in workspace.names}
-    now = {name: TableVersion(name, int(of.version()), str(of.metadata().id)) for name, of in opened.items() if of}
+    tables = {name: open_table(workspace.lake.path(name)) for name in workspace.names}
+    now = {name: TableVersion(name, int(of.version()), str(of.metadata().id)) for name, of in tables.items() if of}
     return {**released, **now}

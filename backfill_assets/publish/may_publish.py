@@ -14,6 +14,7 @@ from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.publish.channels import NOT_PUBLISHED
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.reasons import Reason, Runs, no_runs, running
@@ -21,7 +22,6 @@ from backfill_assets.publish.release_live import why_withheld
 from backfill_assets.workspace import Workspace
 
 SHOWN = 5
-NOT_PUBLISHED = "Nothing was published."
 
 
 def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHED) -> None:
@@ -99,10 +99,13 @@ def refuse_unreleased(
         withheld = why_withheld(workspace, replace(others, expected=frozenset(plan.reasons)))
         reasons = [reason for reason in withheld if _is_of_others(reason, plan)]
     if reasons:
-        half = f"Plan {plan.id} is in live and not released" if plan.id in state.half_published else NOT_PUBLISHED[:-1]
+        begun = plan.id in state.half_published
+        half = f"Plan {plan.id} is in live and not released" if begun else NOT_PUBLISHED[:-1]
+        despite = "release it as it stands (`backfill release --reason ...`); then publish again"
+        then = f"then publish again; or take it back (`backfill rollback {plan.id}`)" if begun else f"or {despite}"
         raise Guarded(
             f"Live has changes that are not released: {'; '.join(map(str, reasons))}. {half}. Wait for what runs; mend what "
-            "failed, or release it as it stands (`backfill release --reason ...`); then publish again."
+            f"failed, {then}."
         )
 
 

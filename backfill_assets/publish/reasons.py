@@ -26,6 +26,7 @@ class Cause(StrEnum):
     REWRITTEN = "not as it was built"
     UNREADABLE = "not readable"
     POINTED_BACK = "pointed back"
+    PUBLISHED_ELSEWHERE = "published to other channels"
     WRITTEN = "written meanwhile"
 
 

@@ -5,12 +5,12 @@ days, or, on a local disk, by a marker of a running step (`lake.running_steps`).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_assets.errors import Conflict, Guarded, TableUnreadable
 from backfill_assets.lake.release import LIVE, STABLE, Release
 from backfill_assets.lake.releases import Releases
-from backfill_assets.publish.channels import behind, following, lagging
+from backfill_assets.publish.channels import behind, following, lagging, plans_missing
 from backfill_assets.publish.live import LiveState, live_state, live_tables
 from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, Runs, failures, no_runs, open_plans, running
 from backfill_assets.workspace import Workspace
@@ -75,7 +75,8 @@ def release_live(workspace: Workspace, *, who: str, reason: str = "", runs: Runs
 
 def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: Runs = no_runs) -> Decision:
     """Release live to `stable` by a person's decision, in spite of unfinished plans and of days that failed, but never while
-    steps are running or `runs` are not finished. The release's reason names what it is in spite of.
+    steps are running or `runs` are not finished. The release's reason names what it is in spite of, which keeps nothing back
+    any more; plans among it that only readers of other channels had.
 
     Raises TableUnreadable for a table whose log cannot be read, Guarded while a plan is published, or taken back, in part.
     """
@@ -86,13 +87,20 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: R
             f"released. `backfill show {state.half_published[0]}` says whether it is being published or taken back: type that "
             "command again to finish it."
         )
-    moved = following(workspace.lake.root, state.newest)
-    if not state.tables or (not state.changed and STABLE in moved):
+    root = workspace.lake.root
+    moved = following(root, state.newest)
+    # What failed and left its table as it was keeps plans from being published too, until somebody decides on it.
+    reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
+    undecided = any(each.cause in FAILURES for each in reasons)
+    if not state.tables or (not state.changed and STABLE in moved and not undecided):
         return NothingNew(state.newest)
-    if under_way := running(workspace.lake.root, runs):
+    if under_way := running(root, runs):
         return Withheld(tuple(under_way))
-    reasons = why_withheld(workspace, state) if state.changed else []
-    despite = tuple(each for each in reasons if each.cause in (*FAILURES, Cause.PLAN))
+    despite = tuple(each for each in reasons if each.cause in FAILURES or (each.cause == Cause.PLAN and state.changed))
+    despite += tuple(
+        Reason(Cause.PUBLISHED_ELSEWHERE, f"plan {plan} was not published to {STABLE}")
+        for plan in plans_missing(root, state.newest, STABLE)
+    )
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
     decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision

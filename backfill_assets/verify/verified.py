@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from backfill_assets.errors import Guarded
 from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.channels import NOT_PUBLISHED
 from backfill_assets.publish.conflicts import ShadowState
-from backfill_assets.publish.may_publish import NOT_PUBLISHED
 from backfill_assets.verify.checklist import Outcome, Result
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.workspace import Workspace

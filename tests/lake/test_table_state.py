@@ -110,6 +110,15 @@ def test_commits_that_the_table_has_forgotten_are_neither_missed_nor_judged(root
     assert state.difference(recorded(1, 1, minutes=1, rows=4)) == ""
 
 
+def test_of_a_commit_of_others_whose_predecessor_is_forgotten_the_days_are_not_known_and_none_is_named(root):
+    DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
+    DeltaTable(root / TABLE).create_checkpoint()
+    for version in range(2):
+        (root / TABLE / "_delta_log" / f"{version:020}.json").unlink()
+    (commits,) = state_of(root).foreign_commits
+    assert (commits.first, commits.days) == (2, frozenset())
+
+
 def test_a_table_without_days_holds_none(tmp_path):
     write_deltalake(str(tmp_path / TABLE), pa.table({"n": [1]}))
     assert state_of(tmp_path).rows == {}

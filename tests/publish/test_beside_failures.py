@@ -7,7 +7,7 @@ import pytest
 from backfill_assets.errors import Guarded
 from backfill_assets.lake.record import ROWS_DIFFER
 from backfill_assets.publish.conflicts import state_of
-from backfill_assets.publish.release_live import release_as_it_stands
+from backfill_assets.publish.release_live import Released, release_as_it_stands
 from tests.publish.site import DAYS, NOW, A, B
 from tests.publish.test_publish_beside_others import RELEASED, half_published, publish, rebuilt, released, site
 
@@ -32,12 +32,19 @@ def test_what_would_keep_live_from_being_released_is_asked_before_the_first_comm
         publish(site, plan)
     assert site.files() == files
     assert site.plans.half_published() == []
+    if beside != "an open plan that has not written yet":  # a person decides on it, as the message says
+        assert isinstance(release_as_it_stands(site.workspace, who="bo", reason="known"), Released)
+        publish(site, plan)
+        assert released(site)[D1] == 7
 
 
 def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhile(site):
     half = half_published(site, {D1: 7})
     site.fail(D3)
-    with pytest.raises(Guarded, match=f"Plan {half.id} is in live and not released"):
+    with pytest.raises(
+        Guarded,
+        match=f"Plan {half.id} is in live and not released.*take it back .`backfill rollback {half.id}`",
+    ):
         publish(site, half)
     assert site.values() == site.values(B.name) == RELEASED | {D1: 7}  # all of it, so that no part can be released
     with pytest.raises(Guarded, match="only a part is in live"):

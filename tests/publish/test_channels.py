@@ -160,6 +160,16 @@ def test_the_command_that_takes_a_plan_from_readers_gives_them_what_they_had_bef
     assert gets(site) == RELEASED
 
 
+def test_a_person_who_releases_live_learns_which_plans_stable_gets_by_it(site):
+    plan = rebuilt(site, {D1: 7})
+    publish(site, plan, "candidate")
+    site.write({D3: 9})
+    decision = release_as_it_stands(site.workspace, who="bo", reason="due")
+    assert isinstance(decision, Released)
+    assert decision.release.reason == f"due (in spite of plan {plan.id} was not published to stable)"
+    assert gets(site) == RELEASED | {D1: 7, D3: 9}
+
+
 def test_a_person_who_releases_live_gives_stable_what_it_was_pointed_back_from(site):
     night(site, {D3: 666})
     point(site, "stable", 1)

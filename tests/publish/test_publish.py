@@ -87,7 +87,8 @@ def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(site
     plan = rebuilt(site, {D1: 7})
     assert (site.values(), site.files(), released(site)) == (before, files, before)
     assert isinstance(release_live(site.workspace, who="sensor"), NothingNew)
-    assert state_of(plan, site.workspace).is_current
+    state = state_of(plan, site.workspace)
+    assert (state.unbuilt, state.conflicts) == ({}, {})
 
 
 def test_publishing_changes_the_plans_days_in_every_table_and_no_other_file(site):

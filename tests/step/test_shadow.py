@@ -59,7 +59,7 @@ def test_a_shadow_gives_the_rows_that_live_would_have_and_publishing_makes_live_
     for name in NAMES:  # live is as it was
         assert built.arrow(name).equals(before[name]), name
     state = state_of(plan, built.workspace)
-    assert state.is_current, (state.unbuilt, state.conflicts)
+    assert (state.unbuilt, state.conflicts) == ({}, {})
     inside = workspace_of(plan, built.workspace).lake.latest(dict.fromkeys(NAMES)).accepted
     assert {p: b.fingerprint for p, b in inside.items()} == {
         (name, at): fingerprint for name in NAMES for at, fingerprint in in_live.fingerprints(name).items()
