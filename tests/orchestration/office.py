@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from dagster import DagsterInstance, Definitions
+from dagster import DagsterInstance, Definitions, JobDefinition
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 
@@ -98,3 +98,12 @@ def failure(result: Any) -> str:
     (event,) = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
     assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
     return str(event.event_specific_data.user_failure_data.description)
+
+
+def executed(job: JobDefinition, config: dict[str, Any]) -> tuple[Any, DagsterInstance]:
+    """A run of a job of one op with this configuration, launched by ada, in this process; and the instance that has it."""
+    instance, definition = DagsterInstance.ephemeral(), Definitions(jobs=[job]).resolve_job_def(job.name)
+    (step,) = definition.nodes
+    run_config = {"ops": {step.name: {"config": config}}}
+    run = definition.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"})
+    return run, instance

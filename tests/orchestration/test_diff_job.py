@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions
 
 from backfill_assets.orchestration.diff_job import diff_job
-from tests.orchestration.office import failure, metadata
+from tests.orchestration.office import executed, failure, metadata
 from tests.publish.site import DAYS, A, Site
 
 FIRST, SECOND, _, _ = DAYS
@@ -21,9 +20,7 @@ def site(tmp_path) -> Site:
 
 
 def launched(site: Site, **config: Any) -> Any:
-    job = Definitions(jobs=[diff_job(site.workspace)]).resolve_job_def("diff")
-    run_config = {"ops": {"compare": {"config": config}}}
-    return job.execute_in_process(run_config, instance=DagsterInstance.ephemeral(), raise_on_error=False)
+    return executed(diff_job(site.workspace), config)[0]
 
 
 def test_a_run_shows_what_a_plan_changed_and_where_the_page_is(site):

@@ -8,7 +8,7 @@ from dagster import DefaultScheduleStatus, Definitions, build_schedule_context
 
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance
 from tests.lake.maintained import contents, on_disk
-from tests.orchestration.office import failure, metadata
+from tests.orchestration.office import executed, failure, metadata
 from tests.publish.site import DAYS, A, Site
 
 
@@ -22,9 +22,7 @@ def site(tmp_path) -> Site:
 
 def launched(site: Site, config: dict[str, Any]) -> Any:
     """A run forty days from now."""
-    job = maintain_job(site.workspace, lambda: datetime.now(UTC) + timedelta(days=40))
-    resolved = Definitions(jobs=[job]).resolve_job_def("maintain")
-    return resolved.execute_in_process({"ops": {"upkeep": {"config": config}}}, raise_on_error=False, tags={"user": "ada"})
+    return executed(maintain_job(site.workspace, lambda: datetime.now(UTC) + timedelta(days=40)), config)[0]
 
 
 def test_unless_it_is_told_to_apply_it_only_shows_what_would_be_done(site):

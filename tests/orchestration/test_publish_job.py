@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions
+from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
@@ -13,7 +13,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verify import verify
-from tests.orchestration.office import failure, metadata
+from tests.orchestration.office import executed, failure, metadata
 from tests.orchestration.webserver_double import Webserver
 from tests.publish.site import DAYS, NOW, A, Site
 
@@ -35,11 +35,8 @@ def verify_and_accept(site: Site, plan: Plan) -> None:
 
 
 def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
-    instance = DagsterInstance.ephemeral()
     dagster = Dagster("http://dagster", transport=webserver.transport)
-    job = Definitions(jobs=[publish_job(site.workspace, lambda _: dagster)]).resolve_job_def("publish")
-    run_config = {"ops": {"put_into_live": {"config": config}}}
-    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance
+    return executed(publish_job(site.workspace, lambda _: dagster), config)
 
 
 def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reported(site):

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions
+from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.rollback_job import rollback_job
-from tests.orchestration.office import failure, metadata
+from tests.orchestration.office import executed, failure, metadata
 from tests.orchestration.webserver_double import Webserver
 from tests.publish.site import DAYS, A, Site
 
@@ -23,11 +23,8 @@ def site(tmp_path) -> Site:
 
 
 def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
-    instance = DagsterInstance.ephemeral()
     dagster = Dagster("http://dagster", transport=webserver.transport)
-    job = Definitions(jobs=[rollback_job(site.workspace, lambda _: dagster)]).resolve_job_def("rollback")
-    run_config = {"ops": {"restore": {"config": config}}}
-    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance
+    return executed(rollback_job(site.workspace, lambda _: dagster), config)
 
 
 def test_a_plan_is_taken_back_and_its_days_are_reported(site):

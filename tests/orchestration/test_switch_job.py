@@ -3,12 +3,11 @@
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions
 
 from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.switch_job import switch_job
 from backfill_assets.publish.release_live import release_live
-from tests.orchestration.office import failure, metadata
+from tests.orchestration.office import executed, failure, metadata
 from tests.publish.site import DAYS, A, B, Site
 
 
@@ -22,9 +21,7 @@ def site(tmp_path) -> Site:
 
 
 def launched(site: Site, **config: Any) -> Any:
-    job = Definitions(jobs=[switch_job(site.workspace)]).resolve_job_def("switch")
-    run_config, instance = {"ops": {"switch_readers": {"config": config}}}, DagsterInstance.ephemeral()
-    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"})
+    return executed(switch_job(site.workspace), config)[0]
 
 
 def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(site):

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions
+from dagster import DagsterInstance
 
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.verify_job import verify_job
 from backfill_assets.verify.checklist import Result
 from backfill_assets.verify.verdicts import Verdicts
-from tests.orchestration.office import failure, metadata
+from tests.orchestration.office import executed, failure, metadata
 from tests.publish.site import DAYS, A, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -23,10 +23,7 @@ def site(tmp_path) -> Site:
 
 
 def launched(site: Site, **config: Any) -> tuple[Any, DagsterInstance]:
-    instance = DagsterInstance.ephemeral()
-    job = Definitions(jobs=[verify_job(site.workspace)]).resolve_job_def("verify")
-    run_config = {"ops": {"fill_checklist": {"config": config}}}
-    return job.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"}), instance
+    return executed(verify_job(site.workspace), config)
 
 
 def test_a_verdict_that_passes_is_a_run_that_succeeds_and_shows_the_checklist(site):

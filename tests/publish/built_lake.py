@@ -18,6 +18,7 @@ from backfill_assets.plan.history import start
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.workspace import Workspace
 from tests.deliveries import day
 from tests.lake.builds import write_days
@@ -68,3 +69,17 @@ class BuiltLake:
 
     def end_plan(self, plan_id: str) -> None:
         Plans(str(self.root)).note(plan_id, "ended", datetime.now(UTC), ending="done")
+
+
+def released_lake(root: Path) -> BuiltLake:
+    """Three days of both tables, released."""
+    lake = BuiltLake(root)
+    for name in (A, B):
+        lake.build(name, 0, 1, 2)
+    assert isinstance(decide(lake), Released)
+    return lake
+
+
+def decide(lake: BuiltLake, *runs: str) -> Any:
+    """What the sensor decides, beside these runs of live."""
+    return release_live(lake.workspace, who="the sensor", runs=lambda: runs)

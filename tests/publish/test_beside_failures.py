@@ -8,11 +8,15 @@ from backfill_assets.errors import Guarded
 from backfill_assets.lake.record import ROWS_DIFFER
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.release_live import Released, release_as_it_stands
-from tests.publish.site import DAYS, NOW, A, B
-from tests.publish.test_publish_beside_others import RELEASED, half_published, publish, rebuilt, released, site
+from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.publish.two_tables import RELEASED, half_published, publish, rebuilt, released, released_site
 
-__all__ = ["site"]
 D0, D1, D2, D3 = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    return released_site(tmp_path)
 
 
 @pytest.mark.parametrize("beside", ["a failed day", "an open plan that has not written yet", "rows that differ"])

@@ -1,85 +1,24 @@
 """Publishing a shadow: which days of live change, what is refused, and what a publication that was killed leaves. No Spark."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date
-from types import FrameType
-
 import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import Guarded
-from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.shadows import rebase
+from tests.publish.killed import Killed, killed_at
 from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.publish.two_tables import publish, rebuilt, released, released_site
 
 D0, D1, D2, D3 = DAYS
-# What a publication writes with: before and after each of these, it may be killed.
-WRITING = ("put_files", "_append", "append", "note", "delete_shadow")
 STOPS = 20
-
-
-class Killed(BaseException):
-    """The process is gone: nothing of ours handles it."""
-
-
-@contextmanager
-def killed_at(number: int) -> Iterator[None]:
-    """Raise Killed at the call or the return of that number, of the functions that write."""
-    left = [number]
-
-    def at(frame: FrameType, event: str, _: object) -> None:
-        if event in ("call", "return") and frame.f_code.co_name in WRITING and "backfill_assets" in frame.f_code.co_filename:
-            left[0] -= 1
-            if left[0] == -1:
-                raise Killed(frame.f_code.co_name)
-
-    sys.setprofile(at)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
-def approved(state: ShadowState) -> None:
-    """Nobody objects."""
 
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Four days of A and B, all of them released; the value of a day of B is that of A."""
-    site = Site(tmp_path / "lake")
-    for table in (A.name, B.name):
-        site.write({D0: 1, D1: 2, D2: 3, D3: 4}, table=table)
-    assert isinstance(release_live(site.workspace, who="sensor"), Released)
-    return site
-
-
-def publish(site: Site, plan: Plan, channel: str = "stable", reason: str = "a new rule") -> Published:
-    return Publication(plan, site.workspace, "ada", reason).publish(channel, lambda: NOW, approved)
-
-
-def rebuilt(site: Site, values: dict[date, int]) -> Plan:
-    """A plan of these days of both tables, built in its shadow."""
-    plan = site.shadow_plan({A.name: list(values), B.name: list(values)})
-    for table in (A.name, B.name):
-        site.write(values, table=table, into=plan)
-    return plan
-
-
-def released(site: Site, table: str = A.name, channel: str = "stable") -> dict[date, int]:
-    """The value of every day that readers of a channel get."""
-    release = Releases(str(site.root)).of_channel(channel)
-    rows = ReleasedTable(str(site.root), release, table).dataset().to_table().to_pydict()
-    assert all(rows["n"].count(n) == n for n in rows["n"]), "as many rows as the value says"
-    return dict(sorted(zip(rows["day"], rows["n"], strict=True)))
+    return released_site(tmp_path)
 
 
 def test_what_is_built_in_a_shadow_is_seen_by_nobody_before_it_is_published(site):

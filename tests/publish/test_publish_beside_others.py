@@ -7,64 +7,22 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import Guarded, UsageError
-from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
 from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.test_publish import Killed, killed_at
+from tests.publish.two_tables import RELEASED, approved, half_published, publish, rebuilt, released, released_site
 
 D0, D1, D2, D3 = DAYS
-RELEASED = {D0: 1, D1: 2, D2: 3, D3: 4}
 
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Four days of A and B, all of them released; the value of a day of B is that of A."""
-    site = Site(tmp_path / "lake")
-    for table in (A.name, B.name):
-        site.write(RELEASED, table=table)
-    release_live(site.workspace, who="sensor")
-    return site
-
-
-def rebuilt(site: Site, values: dict[date, int]) -> Plan:
-    plan = site.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(values))
-    for table in (A.name, B.name):
-        site.write(values, table=table, into=plan)
-    return plan
-
-
-def approved(state: ShadowState) -> None:
-    """Nobody objects."""
-
-
-def publish(site: Site, plan: Plan, channel: str = "stable", **options) -> Published:
-    return Publication(plan, site.workspace, "ada").publish(channel, lambda: NOW, approved, **options)
-
-
-def half_published(site: Site, values: dict[date, int]) -> Plan:
-    """A plan whose publication was killed when A was in live, and B was not."""
-    plan = rebuilt(site, values)
-    for stop in range(20):
-        with pytest.raises(Killed), killed_at(stop):
-            publish(site, plan)
-        if site.values() != RELEASED:
-            break
-    assert site.values(B.name) == RELEASED
-    return plan
-
-
-def released(site: Site, table: str = A.name, channel: str = "stable") -> dict[date, int]:
-    root = str(site.root)
-    rows = ReleasedTable(root, Releases(root).of_channel(channel), table).dataset().to_table().to_pydict()
-    return dict(sorted(zip(rows["day"], rows["n"], strict=True)))
+    return released_site(tmp_path)
 
 
 def test_beside_half_a_publication_of_another_plan_nothing_is_released(site):

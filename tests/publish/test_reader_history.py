@@ -12,8 +12,9 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
+from tests.publish.killed import Killed, killed_at
 from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.test_publish import Killed, approved, killed_at
+from tests.publish.two_tables import approved
 
 READERS, OBSERVATIONS = 3, 1000
 

@@ -2,75 +2,25 @@
 
 import shutil
 from dataclasses import replace
-from datetime import date
 
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets.errors import Conflict, Guarded, TableUnreadable, UsageError
-from backfill_assets.lake.released import ReleasedTable
-from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.conflicts import ShadowState, state_of
-from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.published import Published
+from backfill_assets.errors import Conflict, Guarded, UsageError
+from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.release_live import Withheld, release_live
-from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.tables.agreements import Reconciled, reconciliation
-from backfill_assets.verify.checklist import Result, Verdict
-from backfill_assets.verify.verdicts import Verdicts
-from backfill_assets.verify.verified import verified
-from backfill_assets.verify.verify import verify
-from backfill_assets.workspace import Workspace
-from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.test_publish import Killed, killed_at
+from tests.publish.killed import Killed, killed_at
+from tests.publish.site import DAYS, A, B, Site
+from tests.publish.two_tables import released
+from tests.publish.verified_plans import TEN, publish, rebuilt, ten_rows, verdict_of
 
 D0, D1, D2, D3 = DAYS
-TEN = dict.fromkeys(DAYS, 10)
 
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Ten rows of every day of A and B, released."""
-    site = Site(tmp_path / "lake")
-    for table in (A.name, B.name):
-        site.write(TEN, table=table)
-    release_live(site.workspace, who="sensor")
-    return site
-
-
-def rebuilt(site: Site, values: dict[date, int], of: tuple[str, ...] = (A.name, B.name)) -> Plan:
-    plan = site.shadow_plan({name: list(values) for name in of}, reason=str(values))
-    for table in of:
-        site.write(values, table=table, into=plan)
-    return plan
-
-
-def verdict_of(plan: Plan, workspace: Workspace) -> Verdict:
-    """The verdict, with every decision taken: these tables drift with each row."""
-    verdict = verify(plan, workspace, who="ada", now=lambda: NOW)
-    if not verdict.undecided():
-        return verdict
-    return Verdicts(workspace.lake.root).accept(plan.id, ["*"], who="ada", reason="a test", at=NOW)
-
-
-def publish(site: Site, plan: Plan, workspace: Workspace | None = None, act=None, channel: str = "stable") -> Published:
-    """Publish what was verified; `act` happens between the look at the shadow and the first commit."""
-    workspace = workspace or site.workspace
-    approve = verified(plan, workspace)
-
-    def approved(state: ShadowState) -> None:
-        approve(state)
-        if act:
-            act()
-
-    return Publication(plan, workspace, "ada").publish(channel, lambda: NOW, approved)
-
-
-def released(site: Site, table: str = A.name) -> dict[date, int]:
-    root = str(site.root)
-    rows = ReleasedTable(root, Releases(root).of_channel(), table).dataset().to_table().to_pydict()
-    return dict(sorted(zip(rows["day"], rows["n"], strict=True)))
+    return ten_rows(tmp_path)
 
 
 def test_what_is_written_to_the_shadow_after_it_was_looked_at_is_not_published(site):
@@ -211,50 +161,3 @@ def test_half_a_publication_of_days_that_live_never_had_is_finished_before_it_is
     assert isinstance(release_live(site.workspace, who="sensor"), Withheld)
     publish(site, plan)
     assert released(site, B.name)[D3] == 11
-
-
-def test_files_of_live_that_the_shadow_was_opened_on_and_that_are_gone_are_a_conflict_which_rebasing_solves(site):
-    plan = rebuilt(site, {D1: 11})
-    (file,) = site.files()[D1]
-    site.write({D1: 99})
-    site.write({D1: site.values(B.name)[D1]})  # the same rows again, in another file, as after a compaction
-    (site.root / A.name / file).unlink()
-    with pytest.raises(
-        TableUnreadable, match=f"Version 0 of raw/a cannot be read: on {D1}, its file {file} is missing.*rebase"
-    ):
-        verdict_of(plan, site.workspace)
-    with pytest.raises(Guarded, match=f"version 0 of live, which the shadow reads, its file {file} is missing"):
-        Publication(plan, site.workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
-    rebase(plan, site.workspace, "ada")
-    verdict_of(plan, site.workspace)
-    publish(site, plan)
-    assert released(site)[D1] == 11
-
-
-def test_a_table_that_cannot_be_read_and_has_nothing_to_do_with_the_plan_does_not_stop_its_shadow(site):
-    log = site.root / B.name / "_delta_log" / f"{0:020}.json"
-    whole = log.read_bytes()
-    log.write_bytes(whole[:40])
-    plan = site.shadow_plan({A.name: [D1]})
-    site.write({D1: 11}, into=plan)
-    assert verdict_of(plan, site.workspace).result != Result.FAILED
-    with pytest.raises(TableUnreadable, match=B.name):
-        site.shadow_plan({B.name: [D1]})
-    with pytest.raises(TableUnreadable, match=B.name):  # nobody knows whether what it holds may be released
-        publish(site, plan)
-    log.write_bytes(whole)
-    publish(site, plan)
-    assert released(site)[D1] == 11
-
-
-@pytest.mark.parametrize("damage", ["cut short", "gone"])
-def test_a_shadow_whose_base_cannot_be_read_is_refused_and_can_be_discarded(site, damage):
-    plan = rebuilt(site, {D1: 11})
-    base = site.root / "_shadow" / plan.id / "base.json"
-    base.write_text(base.read_text()[:20]) if damage == "cut short" else base.unlink()
-    for act in (lambda: verdict_of(plan, site.workspace), lambda: rebase(plan, site.workspace, "ada")):
-        with pytest.raises(UsageError, match=f"backfill discard {plan.id}"):
-            act()
-    discard(plan, site.workspace, who="ada", now=lambda: NOW)
-    assert not base.parent.exists()
-    assert site.plans.state(plan.id) == "discarded"
