@@ -11,6 +11,9 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.lake.paths import files_in
 
+# Arrow raises, in spite of `allow_not_found`, for a folder that another process makes, or removes, at that moment.
+_AGAIN = retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -22,12 +25,22 @@ class Documents:
     def _files(self) -> fs.FileSystem:
         return files_in(self.folder)
 
-    # Arrow raises, in spite of `allow_not_found`, for a folder that another process makes at that moment.
-    @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(3), reraise=True)
+    @_AGAIN
     def names(self, within: str = "") -> list[str]:
         """The names of the finished files, or of those in a folder `within`, in order; none if there is no such folder."""
-        files = self._files.get_file_info(fs.FileSelector(within, allow_not_found=True))
-        return sorted(file.base_name for file in files if file.extension == "json" and not file.base_name.startswith("_"))
+        return sorted(file.base_name for file in self._listed(within))
+
+    @_AGAIN
+    def names_by_folder(self) -> dict[str, list[str]]:
+        """The same of every folder, and of the top one as "", by one listing."""
+        names: dict[str, list[str]] = {"": []}
+        for file in self._listed("", recursive=True):
+            names.setdefault(file.path.rpartition("/")[0], []).append(file.base_name)
+        return {folder: sorted(of_folder) for folder, of_folder in names.items()}
+
+    def _listed(self, within: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+        files = self._files.get_file_info(fs.FileSelector(within, allow_not_found=True, recursive=recursive))
+        return [file for file in files if file.extension == "json" and not file.base_name.startswith("_")]
 
     def read(self, path: str) -> bytes:
         with self._files.open_input_stream(path) as file:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from backfill_assets.calendar import Calendar, Partition, ranges
+from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger_files import Days
@@ -14,6 +14,7 @@ from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.shadow import into
@@ -125,13 +126,8 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
 
 def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
     """Guarded for protected days, or for more days than may be rebuilt without `yes`."""
+    refuse_protected(plan, workspace, "Nothing was planned.")
     settings, days = workspace.settings, plan.days()
-    protected = workspace.calendar.clip(set(settings.protected()) & set(days))
-    if protected:
-        raise Guarded(
-            f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={settings.protected_days}). Nothing was planned. "
-            "Leave these days out, or change the setting."
-        )
     if len(days) > settings.ask_above_days and not yes:
         raise Guarded(
             f"This plan rebuilds {len(days)} days, more than {settings.ask_above_days} (BACKFILL_ASK_ABOVE_DAYS). "

@@ -6,7 +6,7 @@ A file is written once and never changed, so no two writers can overwrite each o
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,8 +31,6 @@ REQUESTED = "requested"
 CLOSED = (ROLLED_BACK, PUBLISHED, DISCARDED)
 # The events after which a plan is in another state.
 STATES = ("started", "ended", "cancelled", ROLLED_BACK, PUBLISHING, PUBLISHED, DISCARDED)
-
-
 # Those after which all of a plan is, or is not, in live, or some of it.
 OF_LIVE = (PUBLISHING, PUBLISHED, ROLLING_BACK, ROLLED_BACK)
 
@@ -84,28 +82,22 @@ class Plans:
 
     def state(self, plan_id: str) -> str:
         """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
-        kind, file = self._last(plan_id)
+        kind, file = _last(self._event_files(plan_id))
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
 
     def open(self) -> list[str]:
         """The ids of the plans that are open. Only names of files are read: one that cannot be read concerns its own plan."""
-        return [plan_id for plan_id in self.ids() if self._last(plan_id)[0] == "started"]
+        return [plan_id for plan_id, files in self._all_event_files().items() if _last(files)[0] == "started"]
 
     def half_published(self) -> list[str]:
         """The ids of the plans whose publication, or whose rollback, was begun and not finished."""
-        return [plan_id for plan_id in self.ids() if self.half_done(plan_id)]
+        return [plan_id for plan_id, files in self._all_event_files().items() if _half_done(files)]
 
     def half_done(self, plan_id: str) -> str:
         """What was begun and not finished: `publishing` or `rolling_back`; "" if nothing."""
-        kind, _ = self._last(plan_id, OF_LIVE)
-        return kind if kind in (PUBLISHING, ROLLING_BACK) else ""
-
-    def _last(self, plan_id: str, among: Collection[str] = STATES) -> tuple[str, str]:
-        """The kind and the file of the last event that changed the state of a plan; "" if there is none."""
-        kinds = [(file.split("-")[1], file) for file in self._event_files(plan_id)]
-        return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
+        return _half_done(self._event_files(plan_id))
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.
@@ -126,7 +118,11 @@ class Plans:
         return [self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file]
 
     def _event_files(self, plan_id: str) -> list[str]:
-        return [file for file in self._documents.names(plan_id) if EVENT.fullmatch(file)]
+        return _events_among(self._documents.names(plan_id))
+
+    def _all_event_files(self) -> dict[str, list[str]]:
+        names = self._documents.names_by_folder()
+        return {plan_id: _events_among(names.get(plan_id, ())) for plan_id in map(_without_ending, names[""])}
 
     def _event(self, plan_id: str, file: str) -> Event:
         try:
@@ -157,8 +153,27 @@ class Plans:
             ) from None
 
     def ids(self) -> list[str]:
-        return [file.removesuffix(".json") for file in self._documents.names()]
+        return list(map(_without_ending, self._documents.names()))
 
     @cached_property
     def _documents(self) -> Documents:
         return Documents(Paths(self.root).plans)
+
+
+def _without_ending(name: str) -> str:
+    return name.removesuffix(".json")
+
+
+def _events_among(names: Iterable[str]) -> list[str]:
+    return [name for name in names if EVENT.fullmatch(name)]
+
+
+def _last(files: Sequence[str], among: Collection[str] = STATES) -> tuple[str, str]:
+    """The kind and the file of the last event that changed the state of a plan; "" if there is none."""
+    kinds = [(file.split("-")[1], file) for file in files]
+    return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
+
+
+def _half_done(files: Sequence[str]) -> str:
+    kind, _ = _last(files, OF_LIVE)
+    return kind if kind in (PUBLISHING, ROLLING_BACK) else ""

@@ -1,7 +1,7 @@
 """Which channels get live with its next release, and what keeps the others where they are.
 
 A channel stays behind for two reasons: a person has pointed it at an earlier release, or a plan was published to readers of
-other channels only. Once that is over, it gets what the others get.
+other channels only. Once that is over, it gets what the others get. `stable` is a channel before it has its first release.
 """
 
 from collections.abc import Collection
@@ -17,8 +17,8 @@ NOT_PUBLISHED = "Nothing was published."
 
 @dataclass(frozen=True)
 class Behind:
-    """What keeps a channel, which gets release `number`, from what live has: `pointed`, the release by which a person pointed
-    it there, and the `plans` that only readers of other channels get."""
+    """What keeps a channel, which gets release `number` (0: none yet), from what live has: `pointed`, the release by which a
+    person pointed it there, and the `plans` that only readers of other channels get."""
 
     channel: str
     number: int
@@ -29,13 +29,14 @@ class Behind:
         causes = [f"it was put there: {self.pointed.reason} ({self.pointed.who})"] if self.pointed else []
         to = "" if self.channel == STABLE else f" --channel {self.channel}"
         causes += [f"plan {plan} was not published to it (`backfill publish {plan}{to}`)" for plan in self.plans]
-        return f"{self.channel} stays at release {self.number}: {'; '.join(causes)}"
+        stays = f"stays at release {self.number}" if self.number else "has no release yet"
+        return f"{self.channel} {stays}: {'; '.join(causes)}"
 
 
 def behind(root: str, newest: Release | None) -> list[Behind]:
     """The channels of the `newest` release that do not get live with the next one."""
     found = []
-    for channel, number in newest.channels.items() if newest else ():
+    for channel, number in _channels(newest).items():
         if newest and not _is_at_newest(root, newest, number):
             of_channel = Behind(channel, number, _pointed_back(root, channel, number), plans_missing(root, newest, channel))
             found += [of_channel] if of_channel.pointed or of_channel.plans else []
@@ -44,16 +45,14 @@ def behind(root: str, newest: Release | None) -> list[Behind]:
 
 def following(root: str, newest: Release | None) -> list[str]:
     """The channels that a release of live moves; the first release goes to `stable`."""
-    if newest is None:
-        return [STABLE]
     staying = {each.channel for each in behind(root, newest)}
-    return [channel for channel in newest.channels if channel not in staying]
+    return [channel for channel in _channels(newest) if channel not in staying]
 
 
 def lagging(root: str, newest: Release | None) -> list[str]:
     """The channels that nothing keeps any more from getting what the `newest` release has, and that do not get it."""
-    numbers = newest.channels if newest else {}
-    return [name for name in following(root, newest) if newest and numbers and not _is_at_newest(root, newest, numbers[name])]
+    numbers = _channels(newest)
+    return [name for name in following(root, newest) if newest and not _is_at_newest(root, newest, numbers[name])]
 
 
 def plans_missing(root: str, newest: Release | None, channel: str) -> tuple[str, ...]:
@@ -87,12 +86,18 @@ def refuse_others(root: str, plan: str, channel: str, together_with: Collection[
         )
 
 
+def _channels(newest: Release | None) -> dict[str, int]:
+    """The release of each channel; 0 for `stable` without one."""
+    return {STABLE: 0, **(newest.channels if newest else {})}
+
+
 def _number(newest: Release | None, channel: str) -> int:
-    return newest.channels.get(channel, newest.channels.get(STABLE, 0)) if newest else 0
+    channels = _channels(newest)
+    return channels.get(channel, channels[STABLE])
 
 
 def _is_at_newest(root: str, newest: Release, number: int) -> bool:
-    return number == newest.number or Releases(root).get(number).tables == newest.tables
+    return number == newest.number or (number > 0 and Releases(root).get(number).tables == newest.tables)
 
 
 def _pointed_back(root: str, channel: str, number: int) -> Release | None:

@@ -20,7 +20,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Decision:
     """What is done with one partition; `before`: the build to put back, from `version` of its table, or, where the rows are as
-    before already, to record again; `why`: of a conflict, or of rows that are lost."""
+    before already, to record again; `why`: of a conflict, of rows that are lost, or what to know of those put back."""
 
     kind: Kind
     before: Build | None = None

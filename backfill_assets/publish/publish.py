@@ -15,8 +15,9 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
-from backfill_assets.publish.channels import refuse_others
+from backfill_assets.publish.channels import NOT_PUBLISHED, refuse_others
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.into_live import IntoLive
 from backfill_assets.publish.live import LiveState, live_state
@@ -77,6 +78,7 @@ class Publication:
                 return Published.of((), self._point(channel, allow_breaking=allow_breaking), self.workspace)
             refuse_others(self.workspace.lake.root, self.plan.id, channel, self.together_with)
             self.plan.refuse_other_code(self.workspace.code)
+            refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
             state = state_of(self.plan, self.workspace)
             refuse_unfinished(self.plan, state)

@@ -11,6 +11,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.restore import RestoreCommit
 from backfill_assets.lake.rewritten import rewritten, rewritten_at
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.store import ROLLED_BACK, Plans
 from backfill_assets.publish.decision import Decision, Kind, decide
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -58,7 +59,18 @@ def decisions_on(plan: Plan, table: Table, workspace: Workspace, *, force: bool)
         earlier[day], decided[day] = (before, before.delta_version), replace(decided[day], version=before.delta_version)
     for day, why in rewritten_at(folder, earlier.values()).items():
         decided[day] = Decision(Kind.LOST, why=why)
+    rolled_back = {name for name in {before.plan for before, _ in earlier.values()} if _is_rolled_back(name, workspace)}
+    for day, decision in decided.items():
+        name = decision.before.plan if decision.before and decision.kind == Kind.RESTORE else ""
+        if name in rolled_back:
+            again = f"has the rows of plan {name} again, which was rolled back; `backfill rollback {name}` takes them back too"
+            decided[day] = replace(decision, why=again)
     return {(table.name, day): decision for day, decision in sorted(decided.items())}
+
+
+def _is_rolled_back(plan: str, workspace: Workspace) -> bool:
+    plans = Plans(workspace.lake.root)
+    return plan in plans.ids() and plans.state(plan) == ROLLED_BACK
 
 
 def restore(

@@ -17,6 +17,7 @@ from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
 from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.publish.published import ROLLBACK, name_of_act, recorded_by
@@ -28,7 +29,7 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
     """What taking `plan` back would do now, of every partition that it changed. With `force`, conflicts are restored too.
 
     UsageError if the plan was never started, or has built days of a table that the project does not have any more; Guarded if
-    it is open, or shares a partition with another plan that is.
+    it is open, shares a partition with another plan that is, or has protected days.
     """
     plans = Plans(workspace.lake.root)
     state = plans.state(plan.id)
@@ -45,6 +46,7 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
             f"`backfill cancel {plan.id}`."
         )
     refuse_overlap(plan, plans, in_live=True)
+    refuse_protected(plan, workspace, "Nothing was restored.")
     recover_newest(workspace.lake.ledger, list(plan.reasons))
     _refuse_gone_tables(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]

@@ -178,3 +178,18 @@ def test_a_person_who_releases_live_gives_stable_what_it_was_pointed_back_from(s
     site.write({D3: 5})
     assert isinstance(release_as_it_stands(site.workspace, who="bo", reason="mended"), Released)
     assert (gets(site), why_behind(site)) == (RELEASED | {D3: 5}, [])
+
+
+def test_in_a_new_lake_stable_begins_once_no_plan_that_others_got_is_missing_from_it(tmp_path):
+    site = Site(tmp_path / "lake")
+    plan = rebuilt(site, RELEASED)
+    publish(site, plan, "candidate")
+    assert why_behind(site) == [
+        f"stable has no release yet: plan {plan.id} was not published to it (`backfill publish {plan.id}`)"
+    ]
+    night(site, {D3: 8})
+    assert gets(site, "candidate") == RELEASED | {D3: 8}
+    publish(site, plan)
+    assert gets(site) == RELEASED | {D3: 8}
+    night(site, {D2: 9})
+    assert gets(site) == gets(site, "candidate") == RELEASED | {D2: 9, D3: 8}

@@ -14,6 +14,7 @@ from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
 from backfill_assets.lake.rewritten import rewritten_partitions
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
+from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.put_back import Record, restore
 from backfill_assets.publish.rollback import rollback_of
 from tests.publish.site import DAYS, NOW, A, B, Site
@@ -217,6 +218,33 @@ def test_a_plan_that_was_never_started_or_is_open_or_shares_days_with_an_open_on
     with pytest.raises(UsageError, match=f"Plan {fresh.id} was never started"):
         site.roll_back(fresh)
     assert site.values()[SECOND] == 7
+
+
+def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(site):
+    plan, shadow = rebuilt(site, {SECOND: 7}), site.shadow_plan({A.name: [THIRD]})
+    site.write({THIRD: 8}, into=shadow)
+    settings = site.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
+    workspace = replace(site.workspace, settings=settings)
+    with pytest.raises(Guarded, match=f"{SECOND} is protected .*Nothing was restored"):
+        rollback_of(plan, workspace, force=True)
+    with pytest.raises(Guarded, match=f"{THIRD} is protected .*Nothing was published"):
+        Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
+    assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
+
+
+def test_who_gets_rows_back_of_a_plan_that_was_rolled_back_is_told_so_and_how_to_take_them_back(site):
+    first = rebuilt(site, {SECOND: 7, THIRD: 7})
+    second = rebuilt(site, {SECOND: 8, FOURTH: 8})
+    assert site.roll_back(first) == {(A.name, SECOND): Kind.CONFLICT, (A.name, THIRD): Kind.RESTORE}
+    decided = site.decisions(second)
+    assert {at: each.why for (_, at), each in decided.items()} == {
+        SECOND: f"has the rows of plan {first.id} again, which was rolled back; `backfill rollback {first.id}` takes them "
+        "back too",
+        FOURTH: "",
+    }
+    assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
+    assert site.roll_back(first)[A.name, SECOND] == Kind.RESTORE
+    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
 
 
 def test_a_day_that_is_built_between_the_look_and_the_commit_stays(site):
