@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from backfill_assets.calendar import ranges
 from backfill_assets.diff.diff_tables import Recorded, TablePair
 from backfill_assets.diff.side import Side
 from backfill_assets.errors import UsageError
@@ -61,14 +62,19 @@ def plan_compared(
 def builds_compared(table: Table, days: Collection[date], workspace: Workspace) -> Compared:
     """Days of one table: the last build that wrote rows against the one before it. UsageError where none was built."""
 
+    built_once: list[date] = []
+
     def of_day(builds: Sequence[Build]) -> Builds | None:
         written = [build for build in builds if build.outcome in COMMITTED]
+        if len(written) == 1:
+            built_once.append(written[0].day)
         return (written[-2] if len(written) > 1 else None, written[-1]) if written else None
 
     pairs = _pairs({table.name: set(days)}, workspace, of_day)
     if not pairs:
         raise UsageError(f"No build of {table.name} was accepted on these days. Nothing was compared. See `backfill status`.")
-    return Compared("the build before", "the last build", pairs)
+    none = f" ({ranges(built_once)}: none)" if built_once else ""
+    return Compared(f"the build before{none}", "the last build", pairs)
 
 
 def _pairs(

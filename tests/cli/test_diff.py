@@ -158,6 +158,13 @@ def test_a_day_of_a_table_is_compared_with_the_build_before(lake, rebuilt):
     lake.build({5: {"o9": 1}})
     (first,) = values(OUTAGES, str(day(5)))["tables"]
     assert (first["before"], first["days"][0]["added"]) == ("not built", 1)
+    assert values(OUTAGES, str(day(0)))["before"] == "the build before"
+
+
+def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, rebuilt):
+    lake.build({5: {"o9": 1}, 6: {"o9": 1}})
+    heading = backfill(OUTAGES, f"{day(0)},{day(5)}..{day(6)}").stdout.splitlines()[0]
+    assert heading == f"the build before ({day(5)}..{day(6)}: none) → the last build"
 
 
 def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):
