@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable
 from datetime import date
+from operator import index
 from typing import TYPE_CHECKING, overload
 
 from backfill_assets.calendar import Calendar
@@ -47,7 +49,7 @@ def read(
 
     table      its name, `layer/table`, or the Table itself
     days       a date, "2019-09-01", "2019-09-01..2019-09-07,2019-09-10", or several of these; every day if not given. A day
-               that the release does not have adds no rows
+               that the release does not have adds no rows; if none is within its days, a warning says which these are
     release    a release's number, or one that `open_release` returned; several tables read with the same belong together
     channel    the channel whose release is read where none is named: `stable`, or for example `candidate`
     spark      a Spark session that can read Delta tables
@@ -63,6 +65,8 @@ def read(
     name, root = table if isinstance(table, str) else table.name, read_settings().lake
     opened = release if isinstance(release, Release) else _release_in(root, release, channel)
     released, chosen = ReleasedTable(root, opened, name), None if days is None else days_of(days)
+    if chosen and (outside := released.outside(chosen)):
+        warnings.warn(f"{outside} No rows are read.", stacklevel=2)
     return released.dataset(chosen) if spark is None else released.frame(spark, chosen)
 
 
@@ -77,6 +81,13 @@ def open_release(release: int | None = None, *, channel: str = STABLE) -> Releas
 
 def _release_in(root: str, number: int | None, channel: str) -> Release:
     releases = Releases(root)
+    try:
+        number = None if number is None else index(number)
+    except TypeError:
+        raise UsageError(
+            f"{number!r} is not the number of a release. Nothing was read. Name one as 3, or none for what readers of {channel} "
+            "get; see `backfill releases`."
+        ) from None
     return releases.of_channel(channel) if number is None else releases.readable(number)
 
 

@@ -52,7 +52,9 @@ def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
         pytest.param(f"{day(0)},{day(2)}..{day(9)}", {0, 2}, id="as typed, with a gap, and days that the release has not"),
         pytest.param([day(2), str(day(0)), day(2)], {0, 2}, id="several, in any order, one twice"),
         pytest.param([], set(), id="none"),
-        pytest.param("2001-01-01", set(), id="a day outside"),
+        pytest.param(
+            "2001-01-01", set(), id="a day outside", marks=pytest.mark.filterwarnings("ignore:Version 0 of staging/o,")
+        ),
     ],
 )
 def test_exactly_the_days_are_read(releases, days, numbers):
@@ -60,6 +62,16 @@ def test_exactly_the_days_are_read(releases, days, numbers):
     assert rows(dataset) == [row for row in FIRST if row[0] in {day(n) for n in numbers}]
     assert dataset.schema.names == [COLUMN, "n"]
     assert dataset.count_rows() == 2 * len(numbers)
+
+
+@pytest.mark.parametrize("days", ["2001-01-01", [day(3), day(9)]], ids=["a day before", "days after"])
+def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days):
+    with pytest.warns(UserWarning) as warned:
+        assert rows(read(NAME, days=days)) == []
+    assert [str(each.message) for each in warned] == [
+        f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to {day(2)}, and of none of the days "
+        "that were named. No rows are read."
+    ]
 
 
 def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
@@ -130,6 +142,7 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
     ("given", "message"),
     [
         pytest.param({"release": 9}, "There is no release 9; the newest is 2", id="no such release"),
+        pytest.param({"release": "stable"}, "'stable' is not the number of a release. Nothing was read.", id="no number"),
         pytest.param({"channel": "beta"}, "The channels are stable, candidate", id="no such channel"),
         pytest.param(
             {"table": "staging/p"}, r"Release 1 has no table staging/p\..* Its tables are staging/o", id="no such table"
