@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import Guarded, SourceError, UsageError
+from backfill_assets.errors import Guarded, NotDelivered, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.lake.running_steps import running_steps
+from backfill_assets.nearest import did_you_mean
 from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.estimate import Estimate, estimate
@@ -20,7 +21,8 @@ from backfill_assets.plan.selection import Selection, Selector, select, state_na
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
-from backfill_assets.step.delivered import delivered_for
+from backfill_assets.sources.protocol import Delivery
+from backfill_assets.step.delivered import deliveries, delivered_for, unknown_names
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -70,6 +72,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
     columns = chain(*column_lines(workspace, tables, plan.chunks).values())
+    _refuse_unknown_files(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
     expected = estimate(plan.partitions(), builds.computed.values(), len(plan.chunks))
@@ -85,6 +88,26 @@ def _unusable(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds:
         for day, each in delivered_for(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept).items()
         if isinstance(each, SourceError)
     }
+
+
+def _refuse_unknown_files(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest) -> None:
+    """UsageError for a name to accept that no delivery of the planned days has, and none that they were built from had.
+
+    What a delivery that cannot be used holds is not known: beside one, every name is taken.
+    """
+    names, accept = set[str](), plan.options.accept
+    for table in tables if accept else ():
+        days = sorted(plan.days_of(table.name))
+        delivered = deliveries(table, days, workspace.area).values()
+        if any(isinstance(each, SourceError) and not isinstance(each, NotDelivered) for each in delivered):
+            return
+        names |= {name for each in delivered if isinstance(each, Delivery) for name in each.files}
+        names |= {name for day in days if (build := builds.accepted.get((table.name, day))) for name in build.files}
+    if unknown := unknown_names(accept, names):
+        raise UsageError(
+            f"--accept {unknown[0]} is no file that the planned days have, or were last built from. Nothing was planned."
+            f"{did_you_mean(unknown[0], names)} Files are named from the landing area on, as orders/2024-06-01.jsonl."
+        )
 
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:

@@ -116,8 +116,8 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
         why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.blocked.items())[:5])
         if not why:
             raise NothingToBuild(
-                "Nothing of what was requested needs building. Nothing was planned. With --force, days that are up to date are "
-                "built too."
+                "Nothing of what was requested needs building. Nothing was planned. With --force and without --only, days that "
+                "are up to date are built too."
             )
         go_on = "With --upstream, what these days need is planned too; see" if selection.upstream_helps else "See"
         raise UsageError(f"Nothing of what was requested can be built:{why}\nNothing was planned. {go_on} `backfill status`.")

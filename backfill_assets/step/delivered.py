@@ -5,7 +5,7 @@ any more. Such a day is refused until the files come, or whoever asks for the bu
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from shlex import quote
 
@@ -55,6 +55,14 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
         f"the source for {day} may be incomplete: {reasons}. The day stays as it was. Deliver what is lacking, or accept it: "
         f"`backfill run --partitions {day} --accept {names}`"
     )
+
+
+def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
+    """The names in the list `accept` that are none of those `known`."""
+    rest = _listed(accept)
+    for name in sorted(known, key=len, reverse=True):  # a name with commas before those that are a part of it
+        rest = rest.replace(_listed(name), ",")
+    return [name for name in rest.split(",") if name]
 
 
 def _listed(names: str) -> str:

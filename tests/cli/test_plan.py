@@ -67,7 +67,49 @@ def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
     arguments = ["--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--force"]
     assert planned(*arguments, home=tmp_path) == {"raw/rejected_lines": {"2019-09-03": "missing"}}
     nothing = asked(*arguments, "--only", "failed", home=tmp_path)
-    assert (nothing.exit_code, "Nothing of what was requested needs building." in nothing.stdout) == (0, True)
+    assert nothing.exit_code == 0
+    assert nothing.stdout == (
+        "Nothing of what was requested needs building. Nothing was planned. With --force and without --only, days that are up "
+        "to date are built too.\n"
+    )
+
+
+@pytest.fixture
+def two_files(tmp_path) -> tuple[str, ...]:
+    """Two files of one day, one of which has a comma in its name; what to type to plan that day."""
+    (folder := tmp_path / "landing" / "outage_events").mkdir(parents=True)
+    for name in ("2019-09-03.jsonl", "2019-09-03,again.jsonl"):
+        (folder / name).write_text("{}\n")
+    return ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines", "--accept")
+
+
+@pytest.mark.parametrize(
+    ("accept", "unknown"),
+    [
+        ("outage_events/2019-09-03,again.jsonl, outage_events/2019-09-03.jsonl", ""),
+        ("outage_events/2019-09-03.jsonl,", ""),
+        ("2019-09-03.jsonl", "2019-09-03.jsonl"),
+        ("outage_events/2019-09-03.jsonl,outage_events/2019-09-03,agian.jsonl", "outage_events/2019-09-03"),
+    ],
+    ids=["both, whatever their order", "one", "a name without its folder", "one, and a typing error"],
+)
+def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, accept, unknown):
+    done = asked(*two_files, accept, home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    if not unknown:
+        assert done.exit_code == 0, done.exception
+        return
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == (
+        f"--accept {unknown} is no file that the planned days have, or were last built from. Nothing was planned. Did you mean "
+        "outage_events/2019-09-03.jsonl? Files are named from the landing area on, as orders/2024-06-01.jsonl."
+    )
+    assert not (tmp_path / "lake").exists()
+
+
+def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path, two_files):
+    (tmp_path / "landing" / "outage_events" / "2019-09-04.jsonl").write_text('{"a": ')
+    done = asked(*two_files, "outage_events/2019-09-04b.jsonl", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    assert "2019-09-04.jsonl is cut off" in done.stdout
 
 
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):
