@@ -85,8 +85,7 @@ def _release_in(root: str, number: int | None, channel: str) -> Release:
         number = None if number is None else index(number)
     except TypeError:
         raise UsageError(
-            f"{number!r} is not the number of a release. Nothing was read. Name one as 3, or none for what readers of {channel} "
-            "get; see `backfill releases`."
+            f"{number!r} is not the number of a release. Nothing was read. Name one, as 3, or none; see `backfill releases`."
         ) from None
     return releases.of_channel(channel) if number is None else releases.readable(number)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.calendar import Calendar
-from backfill_assets.errors import SettingsError
+from backfill_assets.calendar import Calendar, today_utc
+from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.lake.store import Lake
 from backfill_assets.project import Project, load
 from backfill_assets.pyproject import project_at
@@ -92,3 +92,18 @@ def open_workspace(start: Path | None = None, *, only_reading: bool = False, **g
     if not only_reading:
         workspace.make_home()
     return workspace
+
+
+def open_records() -> tuple[Workspace, str]:
+    """The workspace of a command that shows what was recorded, and "": it does not need the project's code.
+
+    Where that cannot be imported: a workspace without tables, on the days from the first to the last that was ever built, and
+    why. Raises SettingsError for settings that are not allowed.
+    """
+    try:
+        return open_workspace(only_reading=True), ""
+    except ProjectError as error:
+        settings = read_settings()
+        lake = Lake(settings.lake)
+        days = lake.ledger.rows(["day"])["day"].to_pylist() or [today_utc()]
+        return Workspace(settings, (), Calendar(min(days), max(days)), lake, LandingArea(settings.landing)), str(error)

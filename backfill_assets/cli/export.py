@@ -13,11 +13,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.cli.rendering import records
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.release import STABLE
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
-from backfill_assets.workspace import open_workspace
 
 WRITERS: dict[str, Callable[[Path, pa.Schema], AbstractContextManager[Any]]] = {
     ".parquet": lambda path, schema: pq.ParquetWriter(path, schema),
@@ -29,7 +29,7 @@ def run(table: str, file: Path, partitions: str, *, number: int | None, channel:
     refuse_file(file, overwrite)
     if number is not None and channel != STABLE:
         raise UsageError("--release and --channel exclude each other. Nothing was written. Leave one out.")
-    workspace = open_workspace(only_reading=True)
+    workspace = records()
     days = workspace.calendar.select(partitions) if partitions else None
     releases = Releases(workspace.lake.root)
     release = releases.of_channel(channel) if number is None else releases.readable(number)

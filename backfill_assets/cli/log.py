@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from backfill_assets.calendar import Calendar, ranges
-from backfill_assets.cli.rendering import terminal
+from backfill_assets.cli.rendering import records, terminal
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.audit_trail import BuildFilter, Line, lines_by_run, select
 from backfill_assets.lake.record import COMMITTED, Build, short
@@ -31,7 +31,7 @@ LOOKS_LIKE_DAYS = re.compile(r"\s*(\d|last\b)")
 
 
 def run(table: str, day: str, *, target: str = "", plan: str, of_run: str, last: int, as_json: bool) -> int:
-    workspace = open_workspace(only_reading=True)
+    workspace = open_workspace(only_reading=True) if target else records()
     ledger = workspace.lake.ledger
     if LOOKS_LIKE_DAYS.match(table) and not day:
         table, day = "", table

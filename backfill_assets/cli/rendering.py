@@ -14,6 +14,7 @@ from backfill_assets.plan.outcome import TableOutcome, lines
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.text import chunks_line
 from backfill_assets.rebuild.carry_out import log_changes
+from backfill_assets.workspace import Workspace, open_records
 
 # The columns of an outcome need this much; a log or a pipe has no width of its own.
 WIDTH_OF_A_PIPE = 132
@@ -26,6 +27,14 @@ def terminal(*, stderr: bool = False) -> Console:
     if not console.is_terminal:
         console.width = WIDTH_OF_A_PIPE
     return console
+
+
+def records() -> Workspace:
+    """The workspace of a command that shows what was recorded; why it has no tables, if so, is printed on stderr."""
+    workspace, not_imported = open_records()
+    if not_imported:
+        terminal(stderr=True).print(f"{not_imported}\nWhat was recorded is shown all the same.")
+    return workspace
 
 
 def show_progress(

@@ -19,16 +19,16 @@ from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.store import CLOSED, Event, Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
-from backfill_assets.workspace import Workspace, open_workspace
+from backfill_assets.workspace import Workspace, open_records
 
 
 def run(plan_id: str, *, as_json: bool) -> int:
-    workspace = open_workspace(only_reading=True)
+    workspace, not_imported = open_records()
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
     plan, events, state = plans.read(plan_id), plans.events(plan_id), plans.state(plan_id)
     closed = state in CLOSED
-    progress, why_not = (None, "") if closed else progress_of(plan, workspace)
+    progress, why_not = (None, "") if closed else (None, not_imported) if not_imported else progress_of(plan, workspace)
     ended = how_ended(events) if closed else None
     if as_json:
         values = as_values(progress) if progress else {"plan": plan.id, "why": why_not} | (vars(ended) if ended else {})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import Guarded, NotDelivered, SourceError, UsageError
+from backfill_assets.errors import Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.record import WriteMode
@@ -21,8 +21,7 @@ from backfill_assets.plan.selection import Selection, Selector, select, state_na
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
-from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.delivered import deliveries, delivered_for, unknown_names
+from backfill_assets.step.delivered import delivered_for, file_names, unknown_names
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -97,12 +96,10 @@ def _refuse_unknown_files(plan: Plan, tables: Iterable[Table], workspace: Worksp
     """
     names, accept = set[str](), plan.options.accept
     for table in tables if accept else ():
-        days = sorted(plan.days_of(table.name))
-        delivered = deliveries(table, days, workspace.area).values()
-        if any(isinstance(each, SourceError) and not isinstance(each, NotDelivered) for each in delivered):
+        of_table = file_names(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted)
+        if of_table is None:
             return
-        names |= {name for each in delivered if isinstance(each, Delivery) for name in each.files}
-        names |= {name for day in days if (build := builds.accepted.get((table.name, day))) for name in build.files}
+        names |= of_table
     if unknown := unknown_names(accept, names):
         raise UsageError(
             f"--accept {unknown[0]} is no file that the planned days have, or were last built from. Nothing was planned."

@@ -10,7 +10,7 @@ from datetime import date
 from shlex import quote
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
 from backfill_assets.sources.protocol import Delivery, LandingArea
 from backfill_assets.tables.declaration import Table
@@ -55,6 +55,20 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
         f"the source for {day} may be incomplete: {reasons}. The day stays as it was. Deliver what is lacking, or accept it: "
         f"`backfill run --partitions {day} --accept {names}`"
     )
+
+
+def file_names(table: Table, days: Sequence[date], area: LandingArea, accepted: Mapping[Partition, Build]) -> set[str] | None:
+    """The files that were delivered for these days, and those that their accepted builds were made from, by name.
+
+    None if they are not all known: a delivery cannot be used.
+    """
+    names = {name for day in days if (build := accepted.get((table.name, day))) for name in build.files}
+    for each in deliveries(table, days, area).values():
+        if isinstance(each, Delivery):
+            names.update(each.files)
+        elif not isinstance(each, NotDelivered):
+            return None
+    return names
 
 
 def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
