@@ -1,8 +1,10 @@
 """One Spark engine a test session, and a world (a lake and a landing area) a test."""
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +20,7 @@ from tests.journeys.demo import demo_once
 from tests.suite import connect, end_engine, made_once
 from tests.world import EIGHT, FOUR, World
 
+NOBODY = 65534
 # An example takes as long as a busy machine makes it; one that fails is printed so that it can be tried again.
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("here")
@@ -66,6 +69,29 @@ def spark() -> Iterator[SparkSession]:
     session = start(read_settings(spark_remote=connect()))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def nobody() -> Callable[[Path], AbstractContextManager[None]]:
+    """Runs a block as a user who owns nothing, for root may read everything. The folders above `path` are opened to all."""
+
+    @contextmanager
+    def as_nobody(path: Path) -> Iterator[None]:
+        user = os.geteuid()
+        opened = {folder: folder.stat().st_mode for folder in path.parents if folder.stat().st_uid == user}
+        opened[path] = path.stat().st_mode
+        for folder, mode in opened.items():
+            folder.chmod(mode | 0o555)
+        try:
+            if user == 0:
+                os.seteuid(NOBODY)
+            yield
+        finally:
+            os.seteuid(user)
+            for folder, mode in opened.items():
+                folder.chmod(mode)
+
+    return as_nobody
 
 
 @pytest.fixture

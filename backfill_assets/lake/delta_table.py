@@ -4,6 +4,7 @@ One act looks at the same few tables many times over. On a local disk a table th
 anew once there is another newest commit; in an object store, listing the log costs as much as opening the table.
 """
 
+import os
 from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
@@ -73,8 +74,16 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
 def table_to_write(path: str) -> DeltaTable | None:
     """The table at `path` as it is now, opened for the caller alone: `deltalake` changes what it writes with.
 
-    Raises as `open_table` does.
+    Raises as `open_table` does, and ServiceUnavailable for a folder that this user may not write to: the library's own answer
+    to that is a panic of its threads.
     """
+    for folder in (Path(path), Path(path, "_delta_log")) if "://" not in path else ():
+        existing = next(each for each in [folder, *folder.parents] if each.exists())
+        if not os.access(existing, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise ServiceUnavailable(
+                f"{existing} may not be written to by this user. Nothing was written. Correct its permissions, or set "
+                "BACKFILL_LAKE to another place; see `backfill doctor`."
+            )
     return _open(DeltaTable, path, None)
 
 

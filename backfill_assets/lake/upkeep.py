@@ -82,7 +82,7 @@ def carry_out(keeping: Keeping, name: str) -> TableUpkeep:
             done = _remove(folder, decided)
             try:
                 _compact(folder, done.days)
-            except (DeltaError, OSError) as error:
+            except (BackfillError, DeltaError, OSError) as error:
                 problem = f"{done.problem} Its days were not compacted: {_sentence(error)}".strip()
                 return replace(done, days={}, problem=problem)
             return done

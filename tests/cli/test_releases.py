@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from backfill_assets.cli.app import app
 from backfill_assets.cli.export import write
-from backfill_assets.errors import Guarded, TableUnreadable, UsageError
+from backfill_assets.errors import Guarded, ServiceUnavailable, TableUnreadable, UsageError
 from backfill_assets.lake.release import CANDIDATE, TableVersion
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.reading import read
@@ -195,6 +195,23 @@ def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
     assert isinstance(refused, TableUnreadable)
     assert "which release 1 has" in str(refused)
     assert values("export", A, "rows.csv", "--partitions", str(day(0)))["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("release", "--reason", "now"), ("rollback", "--release", "1"), ("switch", A, "--to", B, "--allow-breaking")],
+    ids=["a release", "back to a release", "a switch"],
+)
+def test_on_a_lake_that_may_only_be_read_nothing_is_released_and_the_library_is_not_asked(lake, arguments, nobody, capfd):
+    lake.releases.add(lake.releases.newest(), {A: TableVersion(A, 1), B: TableVersion(B, 0)}, kind="live", who="", reason="")
+    with nobody(lake.root):
+        refused = backfill(*arguments).exception
+    assert isinstance(refused, ServiceUnavailable)
+    assert str(refused) == (
+        f"{lake.root}/_releases may not be written to by this user. Nothing was written. Correct its permissions, or set "
+        "BACKFILL_LAKE to another place; see `backfill doctor`."
+    )
+    assert (capfd.readouterr().err, len(lake.releases.all())) == ("", 2)
 
 
 def test_readers_go_back_to_a_release_at_once_and_stay_there_until_somebody_releases_live(lake):
