@@ -14,14 +14,13 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import BackfillError, ServiceUnavailable
 from backfill_assets.plan.events import in_words
+from backfill_assets.plan.history import is_in_shadow
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import DISCARDED, OF_LIVE, PLANNED, Plans
+from backfill_assets.plan.store import PUBLISHING, Plans
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 
 LAUNCHED_SHOWN = 100
-# The states in which a plan that builds in a shadow has none, or has given it to live.
-NO_SHADOW = (PLANNED, *OF_LIVE, DISCARDED)
 # Dagster's names of what a backfill has come to; its others are words already.
 STATUSES = {"completed_success": "completed", "completed_failed": "completed, some failed"}
 
@@ -52,6 +51,7 @@ def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
     row = {
         "plan": plan_id,
         "state": plans.state(plan_id),
+        "in_shadow": is_in_shadow(plan_id, plans),
         "started": f"{started[0].at:%Y-%m-%d %H:%M}" if started else "",
         "who": started[0].facts.get("who", "") if started else "",
     }
@@ -63,7 +63,7 @@ def _plan(plans: Plans, plan_id: str) -> dict[str, Any]:
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    in_shadow = row.get("into") == "shadow" and row["state"] not in NO_SHADOW
+    in_shadow = row["in_shadow"] and row["state"] != PUBLISHING
     return f"{in_words(row['state'])}, in its shadow" if in_shadow else in_words(row["state"])
 
 

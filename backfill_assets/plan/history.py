@@ -61,7 +61,7 @@ def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
     """
     if plan_id:
         return plans.full_id(plan_id)
-    waiting = [known for known in plans.ids() if plans.state(known) not in NOT_IN_SHADOW and _is_shadow(known, plans)]
+    waiting = [known for known in plans.ids() if is_in_shadow(known, plans)]
     if len(waiting) == 1:
         return waiting[0]
     if waiting:
@@ -71,9 +71,11 @@ def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
     )
 
 
-def _is_shadow(plan_id: str, plans: Plans) -> bool:
+def is_in_shadow(plan_id: str, plans: Plans) -> bool:
+    """Whether a plan was started in a shadow, and has neither been published nor discarded since."""
     try:
-        return plans.read(plan_id).is_shadow
+        started = plans.state(plan_id) not in NOT_IN_SHADOW and plans.events(plan_id, "started")
+        return bool(started) and plans.read(plan_id).is_shadow
     except UsageError:  # one that cannot be read concerns nobody else
         return False
 

@@ -1,6 +1,7 @@
 """`backfill publish`, `rebase` and `discard` without servers: what they print and exit with, and what live holds then."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,14 @@ def test_the_list_says_where_a_plan_is(site, plan, tmp_path):
     assert f"│ {plan.id} │ done, in its shadow │" in listed()
     backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert f"│ {plan.id} │ published │" in listed()
+
+
+def test_a_plan_that_was_given_up_before_it_was_started_has_no_shadow(site, plan, tmp_path):
+    given_up = replace(plan, repeat=1)
+    site.plans.keep(given_up)
+    backfill("cancel", given_up.id, home=tmp_path, landing=tmp_path)
+    assert f"│ {given_up.id} │ cancelled │" in " ".join(backfill("list", home=tmp_path, landing=tmp_path).stdout.split())
+    assert backfill("discard", home=tmp_path, landing=tmp_path).stdout.startswith(f"Plan {plan.id} is discarded")
 
 
 def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp_path):
