@@ -14,12 +14,10 @@ from typing import Any
 
 import httpx
 
-from backfill_assets.calendar import Partition, as_day, between
+from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import documents, tags
 from backfill_assets.dagster_client.client import Dagster
-from backfill_assets.dagster_client.launch_params import ASSET_JOB
-from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
-from backfill_assets.dagster_client.loaded_table import SHADOW, shadow_asset, step_of
+from backfill_assets.dagster_client.loaded_table import SHADOW, shadow_asset
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import Build
@@ -40,39 +38,10 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
+from tests.dagster_client.launches import REPOSITORY, Launch, by_asset, by_run, entry
 from tests.plan.workspaces import workspace_of
 
-REPOSITORY: dict[str, Any] = {"name": "__repository__", "location": {"name": "backfill_assets"}}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-@dataclass
-class Launch:
-    """A backfill and the one run it has, or a run alone."""
-
-    id: str
-    is_run: bool
-    partitions: list[Partition]
-    tags: dict[str, str]
-    options: dict[str, Any]
-    in_shadow: bool = False
-    polls: int = 0
-    status: str = "REQUESTED"
-    run: str = "SUCCESS"
-
-    @property
-    def number(self) -> int:
-        return int(self.id[1:])
-
-    @property
-    def steps(self) -> dict[str, str]:
-        """The key of the step that builds each table."""
-        asset = shadow_asset if self.in_shadow else str
-        return {table: step_of(asset(table)) for table, _ in self.partitions}
-
-    @property
-    def run_id(self) -> str:
-        return self.id if self.is_run else f"run-{self.id}"
 
 
 @dataclass
@@ -163,12 +132,14 @@ class Server:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
             return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
         if query == documents.LAUNCH_BACKFILL:
-            launch = self._launch(given["params"], given["params"]["tags"], _by_asset(given["params"]), is_run=False)
+            launch = self._launch(given["params"], given["params"]["tags"], by_asset(given["params"]), is_run=False)
             return {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": launch.id}}
         if query == documents.LAUNCH_RUN:
             run_tags = given["params"]["executionMetadata"]["tags"]
-            launch = self._launch(given["params"], run_tags, _by_run(given["params"]), is_run=True)
+            launch = self._launch(given["params"], run_tags, by_run(given["params"]), is_run=True)
             return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": launch.id}}}
+        if query == documents.MATERIALIZED:
+            return {"assetNodes": []}  # it keeps no record of days
         if query == documents.FEED:
             return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["filter"]["tags"])}}
         launch = self._named(given)
@@ -236,7 +207,7 @@ class Server:
                 launch.status = launch.run if launch.is_run else "COMPLETED_FAILED" if broken else "COMPLETED_SUCCESS"
                 built = self.killed.get(number, () if broken else [table.name for table in self.graph.tables])
                 self._build(launch, [table for table in self.graph.tables if table.name in built])
-        return [_entry(launch) for launch in reversed(matching)]
+        return [entry(launch) for launch in reversed(matching)]
 
     def _build(self, launch: Launch, tables: Iterable[Table]) -> None:
         """Build the days of these tables by the rules of a step: due, blocked or failed."""
@@ -265,35 +236,6 @@ class Server:
                         delivered=due.inputs[day].delivery.fingerprint,
                     )
                 self.record.add([build])
-
-
-def _by_asset(params: dict[str, Any]) -> list[Partition]:
-    """The partitions that a backfill is launched for."""
-    return [
-        ("/".join(asset["assetKey"]["path"]), day)
-        for asset in params["partitionsByAssets"]
-        for days in asset["partitions"]["ranges"]
-        for day in between(as_day(days["start"]), as_day(days["end"]))
-    ]
-
-
-def _by_run(params: dict[str, Any]) -> list[Partition]:
-    """The partitions that a run is launched for."""
-    assert params["selector"]["repositoryName"] == REPOSITORY["name"]
-    tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
-    first, last = tagged.get(FIRST_DAY) or tagged[DAY], tagged.get(LAST_DAY) or tagged[DAY]
-    tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
-    return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
-
-
-def _entry(launch: Launch) -> dict[str, Any]:
-    """A launch in Dagster's feed."""
-    tagged = [{"key": key, "value": value} for key, value in launch.tags.items()]
-    entry = {"id": launch.id, "tags": tagged, "creationTime": 0.0}
-    if launch.is_run:
-        of_run = {"runStatus": launch.status, "jobName": ASSET_JOB, "assetSelection": []}
-        return entry | of_run | {"__typename": "Run"}
-    return entry | {"status": launch.status, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
 
 
 def ended(rebuild: Rebuild) -> Progress:

@@ -16,7 +16,8 @@ from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.rebuild.launch import SETTLED_AFTER
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.server import Launch, Server, ended
+from tests.dagster_client.launches import Launch
+from tests.dagster_client.server import Server, ended
 from tests.deliveries import day, days
 from tests.plan.graphs import CALENDAR, SHAPES, A, B
 
