@@ -20,8 +20,8 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.text import not_reported, published_lines
+from backfill_assets.rebuild.ended import after_publication
 from backfill_assets.rebuild.launch import utc_now
-from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.verify.verified import verified
@@ -35,23 +35,22 @@ def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, with_p
     publication = Publication(plan, workspace, getpass.getuser(), reason, together_with=others)
     approve, runs = verified(plan, workspace), partial(unfinished_in, workspace)
     published = publication.publish(channel, utc_now, approve, runs=runs, allow_breaking=allow_breaking)
-    unreported, outdated = "", readers_left(plan, workspace).outdated
+    unreported, readers = "", readers_left(plan, workspace)
     try:
-        report(dagster_of(workspace.settings), list(published.builds))
-        wipe_shadows(dagster_of(workspace.settings), workspace.lake.root, workspace.names)
+        after_publication(plan, published.builds, readers, workspace, dagster_of(workspace.settings))
     except BackfillError as error:
         unreported = not_reported(error)
     if as_json:
         values = {"plan": plan.id, "release": published.release.number, "channels": dict(published.release.channels)}
         counts = {outcome: published.count(outcome) for outcome in ("accepted", "unchanged")}
-        days = {name: [str(day) for day in of_table] for name, of_table in outdated.items()}
+        days = {name: [str(day) for day in of_table] for name, of_table in readers.outdated.items()}
         values |= counts | {"outdated_now": days, "not_reported": unreported, "exit_code": exit_codes.DONE}
         print(json.dumps(values))
         return exit_codes.DONE
     for line in [*published_lines(plan.id, published, channel), unreported]:
         if line:
             terminal().print(line)
-    for line in outdated_lines(outdated, workspace.settings.ask_above_days):
+    for line in outdated_lines(readers.outdated, workspace.settings.ask_above_days):
         terminal().print(line)
     return exit_codes.DONE
 

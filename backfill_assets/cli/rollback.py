@@ -12,16 +12,15 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import is_answered, terminal
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.readers_left import outdated_lines, readers_left
+from backfill_assets.plan.readers_left import Readers, outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import text
 from backfill_assets.publish.channels import behind
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back, rollback_of
+from backfill_assets.rebuild.ended import after_publication
 from backfill_assets.rebuild.launch import utc_now
-from backfill_assets.reconcile.dagster_record import report
-from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
@@ -44,11 +43,9 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
             print("Nothing was restored.")
             return exit_codes.PARTIAL
     decisions, restored = roll_back(plan, workspace, who=getpass.getuser(), now=utc_now, reason=reason, force=force)
-    not_reported = ""
+    not_reported, left = "", readers_left(plan, workspace) if restored else Readers({})
     try:
-        report(dagster_of(workspace.settings), restored)
-        if plan.is_shadow:
-            wipe_shadows(dagster_of(workspace.settings), workspace.lake.root, workspace.names)
+        after_publication(plan, restored, left, workspace, dagster_of(workspace.settings))
     except BackfillError as error:
         not_reported = text.not_reported(error)
     code = exit_codes.DONE if text.is_complete(decisions.values()) else exit_codes.PARTIAL
@@ -61,7 +58,7 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
     newest = Releases(workspace.lake.root).newest()
     staying = "; ".join(f"Readers of {each}" for each in behind(workspace.lake.root, newest))
     readers = left_with_plan(plan, workspace) or staying or released_next
-    outdated = outdated_lines(readers_left(plan, workspace).outdated, workspace.settings.ask_above_days) if restored else ()
+    outdated = outdated_lines(left.outdated, workspace.settings.ask_above_days)
     for line in [*text.ending_lines(plan.id, decisions), readers, not_reported, *outdated]:
         if line:
             console.print(line)

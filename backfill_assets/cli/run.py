@@ -29,7 +29,7 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
-from backfill_assets.rebuild.ended import after_plan
+from backfill_assets.rebuild.ended import after_nothing, after_plan
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.run import Rebuild
 from backfill_assets.rebuild.start import rebuild_of
@@ -44,6 +44,7 @@ def run_new(request: RebuildRequest, *, as_json: bool) -> int:
     try:
         made = make_plan(request, workspace)
     except NothingToBuild as nothing:
+        after_nothing(request, workspace, dagster_of(workspace.settings), terminal(stderr=as_json).print)
         print(json.dumps({"plan": None, "ending": Ending.DONE, "exit_code": exit_codes.DONE}) if as_json else nothing)
         return exit_codes.DONE
     if not as_json:

@@ -33,7 +33,7 @@ from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.readers_left import outdated_lines
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.rebuild.carry_out import carry_out, log_changes
-from backfill_assets.rebuild.ended import after_plan
+from backfill_assets.rebuild.ended import after_nothing, after_plan
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
@@ -77,6 +77,8 @@ def plan_jobs(
                 try:
                     made = make_plan(request_of(context.op_config), workspace)
                 except NothingToBuild as nothing:
+                    request = request_of(context.op_config)
+                    after_nothing(request, workspace, dagster(workspace.settings), context.log.warning)
                     context.log.info(str(nothing))
                     context.add_output_metadata({"ending": Ending.DONE.value, "built": "nothing: every day is up to date"})
                     return

@@ -18,9 +18,8 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish import text
 from backfill_assets.publish.publish import Publication
+from backfill_assets.rebuild.ended import after_publication
 from backfill_assets.rebuild.launch import utc_now
-from backfill_assets.reconcile.dagster_record import report
-from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.verify.verified import verified
@@ -50,12 +49,12 @@ def publish_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = d
             approve, allow = verified(plan, workspace), config["allow_breaking"]
             runs = partial(unfinished_runs, context.instance, workspace.names, but=context.run_id)
             published = publication.publish(config["channel"], utc_now, approve, runs=runs, allow_breaking=allow)
+        readers = readers_left(plan, workspace)
         try:
-            report(dagster(workspace.settings), list(published.builds))
-            wipe_shadows(dagster(workspace.settings), workspace.lake.root, workspace.names)
+            after_publication(plan, published.builds, readers, workspace, dagster(workspace.settings))
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
-        outdated = outdated_lines(readers_left(plan, workspace).outdated, workspace.settings.ask_above_days)
+        outdated = outdated_lines(readers.outdated, workspace.settings.ask_above_days)
         context.log.info("\n".join([*text.published_lines(plan.id, published, config["channel"]), *outdated]))
         metadata: dict[str, Any] = {
             "plan": plan.id,

@@ -10,14 +10,14 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError
 from backfill_assets.orchestration.jobs import failing_without_retry
+from backfill_assets.plan.readers_left import readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.publish import text
 from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.rollback import roll_back
+from backfill_assets.rebuild.ended import after_publication
 from backfill_assets.rebuild.launch import utc_now
-from backfill_assets.reconcile.dagster_record import report
-from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import Workspace
@@ -42,9 +42,7 @@ def rollback_job(workspace: Workspace, dagster: Callable[[Settings], Dagster] = 
             decisions, restored = roll_back(plan, workspace, who=who, now=utc_now, **options)
         context.instance.add_run_tags(context.run_id, {tags.PLAN: plan.id})
         try:
-            report(dagster(workspace.settings), restored)
-            if plan.is_shadow:
-                wipe_shadows(dagster(workspace.settings), workspace.lake.root, workspace.names)
+            after_publication(plan, restored, readers_left(plan, workspace), workspace, dagster(workspace.settings))
         except BackfillError as error:
             context.log.warning(text.not_reported(error))
         left, ending = text.lines_of_left(decisions), text.ending_lines(plan.id, decisions)

@@ -16,7 +16,8 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.settings import Settings
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-from tests.dagster_client.server import Launch, Server
+from tests.dagster_client.launches import Launch
+from tests.dagster_client.server import Server
 
 RAW = ["raw/rejected_lines", "raw/outage_events"]
 

@@ -1,19 +1,23 @@
 """What is reported to Dagster at a plan's end, of days that its runs have not built. The webserver is a function."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import pytest
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress, Stop
+from backfill_assets.plan.readers_left import Readers
 from backfill_assets.plan.remaining import Remaining, WorkState
-from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.rebuild.ended import after_plan
+from backfill_assets.rebuild.ended import after_nothing, after_plan, after_publication
+from backfill_assets.workspace import Workspace
 from tests.deliveries import day
 from tests.plan.graphs import CALENDAR, A, B
 from tests.plan.workspaces import workspace_of
@@ -21,13 +25,19 @@ from tests.plan.workspaces import workspace_of
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = day(2)
 PLAN = Plan({A.name: "1", B.name: "1"}, {A.name: {str(DAY): "missing"}, B.name: {str(DAY): "missing"}}, [], PlanOptions())
+SHADOW = replace(PLAN, options=PlanOptions(into="shadow"))
 
 
 class Webserver:
-    """Shows the day as materialized and failed, in both tables; keeps what is reported to it."""
+    """Shows the day as materialized and failed, in both tables; keeps what is reported to it, and what is wiped."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, str, str]] = []
+        self.wiped: list[str] = []
+
+    @property
+    def dagster(self) -> Dagster:
+        return Dagster("http://dagster", httpx.MockTransport(self))
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         body: dict[str, Any] = json.loads(request.content)
@@ -35,6 +45,9 @@ class Webserver:
             table = request.url.path.removeprefix("/report_asset_materialization/")
             self.reported.append((table, body["partition"], body["data_version"]))
             return httpx.Response(200, json={})
+        if "assets" in body["variables"]:
+            self.wiped += ["/".join(each["assetKey"]["path"]) for each in body["variables"]["assets"]]
+            return httpx.Response(200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}})
         node = {
             "partitionKeys": [str(each) for each in CALENDAR.days()],
             "latestMaterializationByPartition": [{"partition": str(DAY), "timestamp": "5", "tags": []}],
@@ -57,5 +70,47 @@ def test_a_day_that_was_blocked_and_is_up_to_date_by_its_accepted_build_is_green
     assert states == {(A.name, DAY): State.FAILED, (B.name, DAY): State.UP_TO_DATE}
     blocked = {(A.name, DAY): WorkState.FAILED, (B.name, DAY): WorkState.BLOCKED}
     end = Progress(PLAN, Remaining(blocked), {}, frozenset({1}), Stop("canary", "1 failed"), NOW, NOW, over=True)
-    after_plan(end, workspace, Dagster("http://dagster", httpx.MockTransport(webserver)), print)
+    after_plan(end, workspace, webserver.dagster, print)
     assert webserver.reported == [(B.name, str(DAY), "fb")]
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Workspace:
+    """One day of both tables, built and up to date."""
+    workspace = workspace_of([A, B], CALENDAR, str(tmp_path))
+    workspace.lake.ledger.append([
+        Build(A.name, DAY, "accepted", "publish-1", "1", fingerprint="fa", at=NOW),
+        Build(B.name, DAY, "accepted", "r", "1", fingerprint="fb", inputs={A.name: {str(DAY): "fa"}}, at=NOW.replace(hour=1)),
+    ])  # fmt: skip
+    return workspace
+
+
+def test_what_a_publication_left_as_live_had_it_is_reported_after_what_it_recorded(workspace):
+    """As when a plan is published, taken back and published again: live has what is made from these inputs already."""
+    webserver = Webserver()
+    (recorded,) = workspace.lake.ledger.builds({A.name: None})
+    after_publication(SHADOW, [recorded], Readers({}), workspace, webserver.dagster)
+    assert webserver.reported == [(A.name, str(DAY), "fa"), (B.name, str(DAY), "fb")]
+    assert webserver.wiped == [f"shadow/{A.name}", f"shadow/{B.name}"]
+
+
+def test_what_reads_a_plan_that_was_taken_back_is_reported_and_where_nothing_was_put_back_nothing_is(workspace):
+    webserver = Webserver()
+    of_a = Plan({A.name: "1"}, {A.name: {str(DAY): "missing"}}, [], PlanOptions())
+    after_publication(of_a, [], Readers({}, [(B.name, DAY)]), workspace, webserver.dagster)
+    assert webserver.reported == webserver.wiped == []
+    (recorded,) = workspace.lake.ledger.builds({A.name: None})
+    after_publication(of_a, [recorded], Readers({}, [(B.name, DAY)]), workspace, webserver.dagster)
+    assert webserver.reported == [(A.name, str(DAY), "fa"), (B.name, str(DAY), "fb")]
+
+
+def test_days_that_are_up_to_date_again_are_green_again_once_somebody_asks_for_them(workspace):
+    """A bad delivery failed, and was taken away: nothing needs building, and no run would put right what Dagster shows."""
+    webserver = Webserver()
+    workspace.lake.ledger.append(
+        [Build(A.name, DAY, "failed", "r", "1", message="cut off", delivered="d", at=NOW.replace(hour=2))]
+    )
+    request = RebuildRequest(partitions=str(DAY), target=A.name)
+    after_nothing(request, workspace, webserver.dagster, print)
+    assert webserver.reported == [(A.name, str(DAY), "fa")]
+    after_nothing(request, workspace, Dagster(""), pytest.fail)
