@@ -35,7 +35,7 @@ ARROWS = {
     "reading": "lake settings tables spark",
     "workspace": "lake project pyproject settings sources tables",
     "step": "lake quality sources tables workspace spark",
-    "plan": "lake step tables workspace",
+    "plan": "lake nearest step tables workspace",
     "publish": "lake nearest plan tables workspace",
     "diff": "lake plan tables workspace",
     "verify": "diff lake plan publish quality tables workspace",
