@@ -1,8 +1,10 @@
 """Names and places in settings that must not be there, and what of a setting's value must not be shown."""
 
+import json
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -45,6 +47,14 @@ def parsable(url: str) -> str:
     if not is_whole:
         raise ValueError("it needs a host, and a port from 1 to 65535")
     return url
+
+
+def from_json(value: Any) -> Any:
+    """A value, out of the JSON that it may be written as; ValueError, which does not show it, for any other text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("it is not JSON") from None
 
 
 def has_password(address: str) -> bool:

@@ -13,14 +13,22 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.setting_examples import EXAMPLES
-from backfill_assets.setting_names import MAY_BE_SECRET, has_password, parsable, refuse_file, refuse_unknown, secrets_in
+from backfill_assets.setting_names import (
+    MAY_BE_SECRET,
+    from_json,
+    has_password,
+    parsable,
+    refuse_file,
+    refuse_unknown,
+    secrets_in,
+)
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -44,7 +52,7 @@ class Settings(BaseSettings):
     days_per_run: int = Field(default=1000, ge=1)
     spark_master: str | None = None
     spark_remote: str | None = Field(default=None, pattern=r"^sc://.+")
-    spark_conf: dict[str, str] = {}
+    spark_conf: Annotated[dict[str, str], NoDecode, BeforeValidator(from_json)] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     # Not given: the servers that `backfill up` runs on the home, and no others, which may be of another lake.
     dagster_url: Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)] | None = None
@@ -159,8 +167,6 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
         raise SettingsError("\n".join(_sentence(problem) for problem in error.errors())) from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{files[0]} is not UTF-8: {error}. Nothing was started. Correct it.") from None
-    except ValueError as error:  # a value that is not JSON where JSON is needed
-        raise SettingsError(f"{error}. BACKFILL_SPARK_CONF is JSON, for example {EXAMPLES['spark_conf']}") from None
 
 
 def remember(settings: Settings, **values: Any) -> None:

@@ -101,6 +101,16 @@ def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
     assert f", for example {EXAMPLES[name]}. Nothing was started." in str(refused.value)
 
 
+def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):
+    monkeypatch.setenv("BACKFILL_SPARK_CONF", "foo")
+    example = EXAMPLES["spark_conf"]
+    with pytest.raises(SettingsError) as refused:
+        read_settings()
+    assert str(refused.value) == (
+        f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}. Nothing was started."
+    )
+
+
 def test_hosts_are_named_with_or_without_a_port():
     named = "dagster.example.com, 10.0.0.5:8080, [fd00::1]:80"
     assert read_settings(allowed_hosts=named).allowed_hosts == ("dagster.example.com", "10.0.0.5:8080", "[fd00::1]:80")
