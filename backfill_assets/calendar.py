@@ -61,16 +61,19 @@ class Calendar:
 
         Raises UsageError for anything else, a reversed range, or a day outside the calendar.
         """
-        days: set[date] = set()
-        for part in (piece.strip() for piece in text.split(",")):
-            days.update(self._part(part))
-        outside = sorted(day for day in days if day not in self)
+        days = self.named(text)
+        outside = [day for day in days if day not in self]
         if outside:
             raise UsageError(
                 f"{outside[0]} is outside the calendar, which runs from {self.first} to {self.last}. "
                 "Nothing was started. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY."
             )
-        return sorted(days)
+        return days
+
+    def named(self, text: str) -> list[date]:
+        """The same days, within the calendar or not: of it, only `last 7` speaks."""
+        parts = (piece.strip() for piece in text.split(","))
+        return sorted({day for part in parts for day in self._part(part)})
 
     def _part(self, part: str) -> Iterable[date]:
         if newest := LAST_DAYS.fullmatch(part):

@@ -11,6 +11,7 @@ from dotenv import dotenv_values
 
 from backfill_assets.errors import SettingsError
 from backfill_assets.nearest import nearest
+from backfill_assets.setting_examples import EXAMPLES
 
 PREFIX = "BACKFILL_"
 # A value of these may hold a password, a token or a key: no message shows it.
@@ -85,3 +86,14 @@ def home_set_by(folder: Path) -> str:
         return f"set by {name}"
     in_file = file.is_file() and dotenv_values(file, encoding="utf-8").get(name)
     return f"set by {file}" if in_file else f"the one of the folder {folder}"
+
+
+def sentence(problem: Any) -> str:
+    """What pydantic found wrong with a setting, with an example of a right one."""
+    name = str(problem["loc"][0]) if problem["loc"] else ""
+    reason = problem["msg"].removeprefix("Value error, ")
+    if not name:
+        return f"{reason}. Nothing was started."
+    example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
+    value = "" if name in MAY_BE_SECRET else f"={problem['input']!r}"
+    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}. Nothing was started."

@@ -19,16 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
-from backfill_assets.setting_examples import EXAMPLES
-from backfill_assets.setting_names import (
-    MAY_BE_SECRET,
-    from_json,
-    has_password,
-    parsable,
-    refuse_file,
-    refuse_unknown,
-    secrets_in,
-)
+from backfill_assets.setting_names import from_json, has_password, parsable, refuse_file, refuse_unknown, secrets_in, sentence
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -164,7 +155,7 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
             return Settings(_env_file=(own, *files), start=start, **given)  # type: ignore[call-arg]
         return settings
     except ValidationError as error:
-        raise SettingsError("\n".join(_sentence(problem) for problem in error.errors())) from None
+        raise SettingsError("\n".join(sentence(problem) for problem in error.errors())) from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{files[0]} is not UTF-8: {error}. Nothing was started. Correct it.") from None
 
@@ -174,13 +165,3 @@ def remember(settings: Settings, **values: Any) -> None:
     settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
     lines = [f"BACKFILL_{name.upper()}={value}\n" for name, value in values.items()]
     (settings.home / REMEMBERED).write_text("".join(lines))
-
-
-def _sentence(problem: Any) -> str:
-    name = str(problem["loc"][0]) if problem["loc"] else ""
-    reason = problem["msg"].removeprefix("Value error, ")
-    if not name:
-        return f"{reason}. Nothing was started."
-    example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
-    value = "" if name in MAY_BE_SECRET else f"={problem['input']!r}"
-    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}. Nothing was started."

@@ -86,8 +86,9 @@ def workspace_for(days: str) -> Workspace:
     """
     first, last = FIRST_DAY, LAST_DAY
     if days:
-        selected = Calendar(first, last).select(days)
+        selected = Calendar(first, last).named(days)
         first, last = selected[0], selected[-1]
+        _refuse_outside(first, last)
     settings = read_settings(remembered=False)
     if settings.project != BUNDLED:  # its lake and its calendar must not be mixed with the sample's
         raise UsageError(
@@ -96,13 +97,16 @@ def workspace_for(days: str) -> Workspace:
     named = settings.model_fields_set
     ends: dict[str, Any] = {name: day for name, day in (("first_day", first), ("last_day", last)) if name not in named}
     workspace = open_workspace(remembered=False, project=BUNDLED, **ends)
-    calendar = workspace.calendar
-    if not (calendar.first >= FIRST_DAY and calendar.last <= LAST_DAY):
-        raise UsageError(
-            f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {calendar.first} to {calendar.last}. "
-            "Nothing was started. Name days within it, for example --days 2019-08-15..2019-08-21."
-        )
+    _refuse_outside(workspace.calendar.first, workspace.calendar.last)
     return workspace
+
+
+def _refuse_outside(first: date, last: date) -> None:
+    if first < FIRST_DAY or last > LAST_DAY:
+        raise UsageError(
+            f"The sample holds {FIRST_DAY} to {LAST_DAY}, not all of {first} to {last}. Nothing was started. Name days within "
+            "it, for example --days 2019-08-15..2019-08-21."
+        )
 
 
 def launch(console: Console, servers: Servers, workspace: Workspace, days: list[date]) -> bool:
