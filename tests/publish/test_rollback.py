@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,14 +137,6 @@ def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(site):
     assert (site.plans.state(plan.id), site.plans.events(plan.id, "rolled_back")) == ("done", [])
 
 
-def test_an_empty_day_is_empty_again(tmp_path):
-    site = Site(tmp_path)
-    site.write({FIRST: 1, SECOND: 0})
-    plan = rebuilt(site, {SECOND: 3})
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
-    assert site.values() == {FIRST: 1}
-
-
 def test_days_are_put_back_from_the_versions_in_which_each_was_built(site):
     site.write({SECOND: 5})
     site.write({THIRD: 6})
@@ -161,47 +152,6 @@ def test_every_table_of_a_plan_is_rolled_back_inputs_first(site):
     site.write({SECOND: 7, THIRD: 7}, plan=plan.id, table=B.name)
     assert list(site.roll_back(plan)) == [(A.name, SECOND), (B.name, SECOND), (B.name, THIRD)]
     assert (site.values()[SECOND], site.values(B.name)) == (2, dict.fromkeys(DAYS, 1))
-
-
-def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(site):
-    plan = rebuilt(site, {SECOND: 7}, more="note")
-    site.roll_back(plan)
-    rows = DeltaTable(str(site.root / A.name)).to_pyarrow_table()
-    assert rows.column_names == ["n", "day", "note"]
-    assert rows["note"].null_count == rows.num_rows
-    assert site.values()[SECOND] == 2
-
-
-def test_a_column_that_only_the_days_put_back_have_comes_back_with_them(tmp_path):
-    site = Site(tmp_path)
-    site.write({FIRST: 1, SECOND: 2}, more="note")
-    plan = rebuilt(site, {FIRST: 3, SECOND: 4})
-    assert DeltaTable(str(site.root / A.name)).schema().to_arrow().names == ["n", "day"]
-    site.roll_back(plan)
-    rows = DeltaTable(str(site.root / A.name)).to_pyarrow_table().sort_by("day")
-    assert rows["note"].to_pylist() == ["1", "2", "2"]
-
-
-def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(site):
-    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
-    table = DeltaTable(str(site.root / A.name))
-    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
-    with pytest.raises(UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"):
-        site.roll_back(plan)
-    assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 8, FOURTH: 4}
-    assert site.plans.state(plan.id) == "done"
-
-
-def test_a_column_that_had_another_type_is_refused_with_both(site):
-    plan = site.plan({A.name: DAYS})
-    data = pa.table({"n": pa.array([str(n) for n in range(4)]), "day": pa.array(DAYS, pa.date32())})
-    write_deltalake(str(site.root / A.name), data, mode="overwrite", schema_mode="overwrite", partition_by=["day"])
-    site.write(dict.fromkeys(DAYS, 1), table=B.name)
-    ours = [replace(b, plan=plan.id, at=NOW.replace(year=2099), fingerprint="x", delta_version=1, outcome="accepted")
-            for b in site.workspace.lake.ledger.builds({A.name: DAYS})]  # fmt: skip
-    site.workspace.lake.ledger.append(ours)
-    with pytest.raises(UsageError, match="had n long in version 0, and has n string now"):
-        site.roll_back(plan, force=True)
 
 
 def test_a_plan_that_was_never_started_or_is_open_or_shares_days_with_an_open_one_is_refused(site):

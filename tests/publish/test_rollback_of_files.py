@@ -1,0 +1,77 @@
+"""What a rollback does with columns that came or went, and with files that are gone. No Spark."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from backfill_assets.errors import UsageError
+from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.decision import Kind
+from tests.publish.site import DAYS, NOW, A, B, Site
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    """Four days of one table, with the values 1 to 4."""
+    site = Site(tmp_path)
+    site.write({at: n for n, at in enumerate(DAYS, start=1)})
+    return site
+
+
+def rebuilt(site: Site, values, **options) -> Plan:
+    plan = site.plan({A.name: list(values)})
+    site.write(values, plan=plan.id, **options)
+    return plan
+
+
+def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(site):
+    plan = rebuilt(site, {SECOND: 7}, more="note")
+    site.roll_back(plan)
+    rows = DeltaTable(str(site.root / A.name)).to_pyarrow_table()
+    assert rows.column_names == ["n", "day", "note"]
+    assert rows["note"].null_count == rows.num_rows
+    assert site.values()[SECOND] == 2
+
+
+def test_a_column_that_only_the_days_put_back_have_comes_back_with_them(tmp_path):
+    site = Site(tmp_path)
+    site.write({FIRST: 1, SECOND: 2}, more="note")
+    plan = rebuilt(site, {FIRST: 3, SECOND: 4})
+    assert DeltaTable(str(site.root / A.name)).schema().to_arrow().names == ["n", "day"]
+    site.roll_back(plan)
+    rows = DeltaTable(str(site.root / A.name)).to_pyarrow_table().sort_by("day")
+    assert rows["note"].to_pylist() == ["1", "2", "2"]
+
+
+def test_files_that_a_vacuum_removed_are_named_and_nothing_is_restored(site):
+    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
+    table = DeltaTable(str(site.root / A.name))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    with pytest.raises(UsageError, match=f"of {SECOND}..{THIRD} were removed, by a vacuum or by hand"):
+        site.roll_back(plan)
+    assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 8, FOURTH: 4}
+    assert site.plans.state(plan.id) == "done"
+
+
+def test_a_column_that_had_another_type_is_refused_with_both(site):
+    plan = site.plan({A.name: DAYS})
+    data = pa.table({"n": pa.array([str(n) for n in range(4)]), "day": pa.array(DAYS, pa.date32())})
+    write_deltalake(str(site.root / A.name), data, mode="overwrite", schema_mode="overwrite", partition_by=["day"])
+    site.write(dict.fromkeys(DAYS, 1), table=B.name)
+    ours = [replace(b, plan=plan.id, at=NOW.replace(year=2099), fingerprint="x", delta_version=1, outcome="accepted")
+            for b in site.workspace.lake.ledger.builds({A.name: DAYS})]  # fmt: skip
+    site.workspace.lake.ledger.append(ours)
+    with pytest.raises(UsageError, match="had n long in version 0, and has n string now"):
+        site.roll_back(plan, force=True)
+
+
+def test_an_empty_day_is_empty_again(tmp_path):
+    site = Site(tmp_path)
+    site.write({FIRST: 1, SECOND: 0})
+    plan = rebuilt(site, {SECOND: 3})
+    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
+    assert site.values() == {FIRST: 1}
