@@ -114,6 +114,12 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
     """The plan for these partitions; UsageError if none can be built, NothingToBuild if none needs it."""
     if not selection.partitions:
         why = "".join(f"\n  {table} {day}: {reason}" for (table, day), reason in list(selection.blocked.items())[:5])
+        if not why and selection.left_out:
+            (table, day), state = next(iter(selection.left_out.items()))
+            raise NothingToBuild(
+                f"{len(selection.left_out)} partition(s) of what was requested need building, and are in no state that --only "
+                f"names, as {table} {day}: {state}. Nothing was planned. Leave out --only, or name that state too."
+            )
         if not why:
             raise NothingToBuild(
                 "Nothing of what was requested needs building. Nothing was planned. With --force and without --only, days that "

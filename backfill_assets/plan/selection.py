@@ -22,6 +22,7 @@ STATES = {
 # The reason of a partition that is planned only because of its input begins so.
 READS = "reads "
 OUTDATED = STATES["outdated"] | STATES["failed"]
+TO_BUILD = OUTDATED | STATES["missing"]
 NEVER_PLANNED = {State.NOT_DUE, State.BEFORE}
 NOT_NOW = NEVER_PLANNED | {State.RUNNING}
 
@@ -42,12 +43,14 @@ class Selector:
 class Selection:
     """The partitions to build with the reason for each, and those requested that cannot be built, with what they lack.
 
-    `upstream_helps`: some of these can be built if what they need is selected too; of others the source is not delivered.
+    `upstream_helps`: some of these can be built if what they need is selected too. `left_out`: the states of those requested
+    that are to be built, and are in none that was named.
     """
 
     partitions: dict[Partition, str] = field(default_factory=dict)
     blocked: dict[Partition, str] = field(default_factory=dict)
     upstream_helps: bool = field(default=False, compare=False)
+    left_out: Mapping[Partition, str] = field(default_factory=dict, compare=False)
 
 
 def select(selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]) -> Selection:
@@ -62,9 +65,10 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
         # Of the days named, those that are up to date now and will not be once their inputs are rebuilt belong to the plan.
         downstream = _downstream(selection.partitions, graph, status, None if selector.downstream else set(named))
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
-    partitions = selection.partitions
-    blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in partitions}
-    return Selection(partitions, blocked | not_now, not selector.upstream and _upstream_helps(blocked, graph, status))
+    blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in selection.partitions}
+    helps = not selector.upstream and _upstream_helps(blocked, graph, status)
+    left_out = {p: status[p].state.value for p in named if status[p].state in TO_BUILD - states}
+    return Selection(selection.partitions, blocked | not_now, helps, left_out)
 
 
 def _left_out(selector: Selector) -> Collection[State]:
@@ -92,9 +96,9 @@ def _compared(
     requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]
 ) -> dict[Partition, str]:
     """The partitions that a rule of the requested ones compares with, where they are of another delivery."""
-    tables, to_build = {table.name: table for table in graph.tables}, OUTDATED | STATES["missing"]
+    tables = {table.name: table for table in graph.tables}
     compared = {(other.name, day): f"compared with {name}" for name, day in requested for other in tables[name].compared_with}
-    return {p: why for p, why in compared.items() if p not in requested and status[p].state in to_build}
+    return {p: why for p, why in compared.items() if p not in requested and status[p].state in TO_BUILD}
 
 
 def _upstream(

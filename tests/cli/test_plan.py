@@ -69,8 +69,8 @@ def test_force_plans_days_in_any_state_unless_states_are_named(tmp_path):
     nothing = asked(*arguments, "--only", "failed", home=tmp_path)
     assert nothing.exit_code == 0
     assert nothing.stdout == (
-        "Nothing of what was requested needs building. Nothing was planned. With --force and without --only, days that are up "
-        "to date are built too.\n"
+        "1 partition(s) of what was requested need building, and are in no state that --only names, as raw/rejected_lines "
+        "2019-09-03: missing. Nothing was planned. Leave out --only, or name that state too.\n"
     )
 
 
