@@ -115,7 +115,7 @@ class _TableHistory:
             return State.UP_TO_DATE, why or self._by_rules(day) or _not_read(delivery)
         if last and not last.succeeded:
             hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
-            return State.FAILED, f"{first_line(last.message)} (run {last.run}){hint}"
+            return State.FAILED, f"{first_line(last.message)} (run {last.run}){_other_files(last, delivery)}{hint}"
         if accepted and changed:
             return _outdated(self.table, day, changed, why, accepted.code_version)
         return self._never_built(day, delivery)
@@ -145,6 +145,12 @@ class _TableHistory:
             return State.MISSING, str(delivery)
         inputs = lacking(self.table, day, self.latest.accepted, self.calendar)
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
+
+
+def _other_files(failed: Build, delivery: Delivered) -> str:
+    """What to say of a day that failed with other files than lie there now: its message is about those."""
+    changed = not isinstance(delivery, SourceError) and delivery.fingerprint != failed.delivered
+    return "; other files, or other contents, are there since" if changed else ""
 
 
 def _not_read(delivery: Delivered) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,12 @@ NOT_RELEASED = (
 def home(tmp_path_factory) -> Path:
     """Of one raw table the first day is built, the second from other files, the third was refused, the fourth is not there."""
     home = tmp_path_factory.mktemp("home")
-    delivered: Any = deliveries(rejected_lines, [day(0)], LandingArea(SAMPLE))[day(0)]
-    first = Build(
-        NAME, day(0), "accepted", "run-1", rejected_lines.version, rows=7, delivered=delivered.fingerprint, delta_version=0
-    )
-    second = Build(NAME, day(1), "accepted", "run-1", rejected_lines.version, delivered="other files", delta_version=0)
-    third = Build(
-        NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann", reason="to see"
-    )
+    delivered: Any = deliveries(rejected_lines, [day(0), day(2)], LandingArea(SAMPLE))
+    accepted, now = Build(NAME, day(0), "accepted", "run-1", rejected_lines.version, delta_version=0), delivered[day(0)]
+    first = replace(accepted, rows=7, delivered=now.fingerprint)
+    second = replace(accepted, day=day(1), delivered="other files")
+    third = Build(NAME, day(2), "failed", "run-2", rejected_lines.version, message="no_nulls_line: 3 rows", who="ann")
+    third = replace(third, reason="to see", delivered=delivered[day(2)].fingerprint)
     write_days(home / "lake", first, second, columns=list(types_of(rejected_lines.columns)))
     Ledger(str(home / "lake")).append([first, second, third])
     return home

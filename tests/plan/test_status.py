@@ -104,11 +104,18 @@ def test_changed_code_without_a_delivery_to_build_from_says_both():
 
 
 def test_a_failed_day_says_by_what_and_in_which_run():
-    failed = replace(built(raw, 3)[raw.name, day(3)], outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
+    of_files_now = delivered(3)[raw.name, day(3)]
+    failed = replace(of_files_now, outcome="failed", run="r7", message="has_rows: 0 rows\n  more")
     assert status_at(raw, 3, {}, failed=[failed]) == PartitionStatus(State.FAILED, "has_rows: 0 rows (run r7)")
     with_rows = replace(failed, message='unique_key: 1 keys more than once\n      {"n": 7}')
     said = f"unique_key: 1 keys more than once (run r7); `backfill status --why {raw.name} {day(3)}` shows the rows"
     assert status_at(raw, 3, {}, failed=[with_rows]) == PartitionStatus(State.FAILED, said)
+
+
+def test_a_failed_day_of_which_other_files_lie_there_by_now_says_so():
+    empty = replace(delivered(3)[raw.name, day(3)], outcome="failed", delivered="", message="b.jsonl has no lines")
+    what = PartitionStatus(State.FAILED, "b.jsonl has no lines (run r); other files, or other contents, are there since")
+    assert status_at(raw, 3, delivered(3, files="a.jsonl"), failed=[empty]) == what
 
 
 def test_a_day_that_failed_since_but_is_as_it_should_be_is_up_to_date():
