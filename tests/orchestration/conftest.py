@@ -17,5 +17,5 @@ def office(tmp_path: Path) -> Iterator[Office]:
         home=tmp_path, lake=str(tmp_path / "lake"), first_day=FIRST, last_day=LAST, ask_above_days=3,
         protected_days="2019-08-18", price_per_hour=2.0,
     )  # fmt: skip
-    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with DagsterInstance.ephemeral() as instance:
         yield Office(workspace, instance, Recording(workspace))
