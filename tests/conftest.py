@@ -1,5 +1,6 @@
 """One Spark engine a test session, and a world (a lake and a landing area) a test."""
 
+import gc
 import os
 import random
 import shutil
@@ -25,13 +26,18 @@ NOBODY = 65534
 hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("here")
 
-# Files that mostly wait for servers go first, so that other processes compute meanwhile; then those that build many days.
+# What is imported and collected stays: looking for garbage among it again and again took a sixth of the time of collecting.
+gc.set_threshold(50_000, 10, 10)
+
+# Files that mostly wait for servers go first, so that other processes compute meanwhile; then those that build many days, and
+# the one with mypy, which would be alone at the end.
 EARLY = (
     "tests/journeys/test_journeys.py",
     "tests/journeys/test_demo.py",
     "tests/journeys/test_faults.py",
     "tests/journeys/",
     "tests/test_own_project.py",
+    "tests/test_style.py",
     "tests/step/",
     "tests/lake/",
 )
