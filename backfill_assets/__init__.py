@@ -5,7 +5,7 @@ What a project of one's own imports:
 definitions                               the project: its tables and its calendar, as Dagster's `Definitions`
 table, Table                              `@table` declares a daily table
 window, same_day, itself, SliceDays       what a table reads
-Landing                                   a source: files delivered into a folder, by day
+Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folder, by day; how they are written, their columns
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
 DriftThresholds                           how far a column of a rebuild may be from live
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
+    from backfill_assets.sources.fields import field
+    from backfill_assets.sources.formats import Csv, JsonLines, Parquet
     from backfill_assets.sources.landing import Landing
     from backfill_assets.sources.protocol import LandingArea, Source
     from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation, consumer, reconciliation
@@ -35,17 +37,20 @@ if TYPE_CHECKING:
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Consumer", "DriftThresholds", "Landing", "LandingArea", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays",
-    "Source", "Table", "consumer", "definitions", "itself", "open_release", "read", "reconciliation", "rules", "same_day",
-    "table", "window",
+    "Consumer", "Csv", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader", "Reconciled",
+    "Reconciliation", "Release", "SliceDays", "Source", "Table", "consumer", "definitions", "field", "itself", "open_release",
+    "read", "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
 _MODULES = {
     "Consumer": "tables.agreements",
+    "Csv": "sources.formats",
     "DriftThresholds": "quality.thresholds",
+    "JsonLines": "sources.formats",
     "Landing": "sources.landing",
     "LandingArea": "sources.protocol",
+    "Parquet": "sources.formats",
     "Reader": "tables.agreements",
     "Reconciled": "tables.agreements",
     "Reconciliation": "tables.agreements",
@@ -54,6 +59,7 @@ _MODULES = {
     "Source": "sources.protocol",
     "Table": "tables.declaration",
     "consumer": "tables.agreements",
+    "field": "sources.fields",
     "itself": "tables.windows",
     "open_release": "reading",
     "read": "reading",

@@ -8,6 +8,7 @@ BackfillError
 ├── Guarded              a guard set for this lake: change the request, or say that it is meant
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
+│       └── StillWritten its files are not complete yet: wait
 ├── Conflict             someone else wrote meanwhile: run again
 │   └── InputsChanged    what was read is not what stands there now: the step computes again by itself
 ├── TableUnreadable      a table in the lake: restore it, or rebuild it
@@ -53,6 +54,10 @@ class SourceError(BackfillError):
 
 class NotDelivered(SourceError):
     """Nothing was delivered for a day; the day's earlier version stays."""
+
+
+class StillWritten(NotDelivered):
+    """A day's files are still being written; the day's earlier version stays."""
 
 
 class Conflict(BackfillError):

@@ -18,6 +18,7 @@ from backfill_assets.lake.delta_table import version_of
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
+from backfill_assets.plan.sources import unread_lines
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.publish.channels import behind
 from backfill_assets.publish.reasons import Cause
@@ -53,17 +54,22 @@ def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
     builds = latest_builds(workspace)
     status = status_of(workspace, tables, selected, latest=builds, running=runs)
     columns, withheld = column_lines(workspace, tables), why_not_released(workspace)
+    unread = unread_lines(tables, workspace.area)
     staying = behind(workspace.lake.root, Releases(workspace.lake.root).newest())
     folders = [workspace.lake.paths.ledger, *map(workspace.lake.path, workspace.names)]
     nothing = "" if any(version_of(folder) >= 0 for folder in folders) else no_lake_line(workspace.settings)
     if as_json:
-        values = as_values(status) | {"columns": columns, "not_released": [reason_values(each) for each in withheld]}
+        values = as_values(status) | {
+            "columns": columns,
+            "not_read": unread,
+            "not_released": [reason_values(each) for each in withheld],
+        }
         channels = {each.channel: {"release": each.number, "plans_missing": list(each.plans)} for each in staying}
         print(json.dumps(values | {"channels_behind": channels, "no_lake": nothing}))
     else:
         if nothing:
             console.print(nothing)
-        show(console, status, columns)
+        show(console, status, columns, unread)
         if line := not_released_line(withheld):
             console.print(line)
         for each in staying if Cause.POINTED_BACK not in {reason.cause for reason in withheld} else ():
@@ -91,7 +97,9 @@ def as_values(status: Status) -> dict[str, object]:
     return {"tables": partitions}
 
 
-def show(console: Console, status: Status, columns: Mapping[str, Sequence[str]]) -> None:
+def show(
+    console: Console, status: Status, columns: Mapping[str, Sequence[str]], unread: Mapping[str, str] | None = None
+) -> None:
     """A strip of days for each table, oldest first; below it the days and the columns about which there is more to say."""
     shown: set[State] = set()
     for name in status.tables:
@@ -107,6 +115,8 @@ def show(console: Console, status: Status, columns: Mapping[str, Sequence[str]])
                 _print_reasons(console, name, state, shown_days, status)
         for line in columns.get(name, ()):
             console.print(f"  columns: {line}")
+        if unread and name in unread:
+            console.print(f"  {unread[name]}")
     console.print("  ".join(f"{SYMBOLS[state][0]} {state}" for state in State if state in shown))
 
 

@@ -1,6 +1,6 @@
 """Making a plan from a request, and keeping it in the lake."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -19,6 +19,7 @@ from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.shadow import into
+from backfill_assets.plan.sources import era_lines
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.delivered import delivered_for, file_names, unknown_names
@@ -70,7 +71,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     history.refuse_overlap(plan, plans)
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
-    columns = chain(*column_lines(workspace, tables, plan.chunks).values())
+    columns = chain(*column_lines(workspace, tables, plan.chunks).values(), _era_lines(plan, tables))
     _refuse_unknown_files(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
@@ -105,6 +106,10 @@ def _refuse_unknown_files(plan: Plan, tables: Iterable[Table], workspace: Worksp
             f"--accept {unknown[0]} is no file that the planned days have, or were last built from. Nothing was planned."
             f"{did_you_mean(unknown[0], names)} Files are named from the landing area on, as orders/2024-06-01.jsonl."
         )
+
+
+def _era_lines(plan: Plan, tables: Sequence[Table]) -> Iterator[str]:
+    return era_lines(tables, {table.name: plan.days_of(table.name) for table in tables})
 
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:

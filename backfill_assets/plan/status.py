@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache, cached_property
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.messages import first_line, has_rows, rows_hint
@@ -134,6 +134,8 @@ class _TableHistory:
     def _changed(self, day: date, accepted: Build, delivery: Delivered) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         changed = change(self.table, accepted, self._inputs.of(day), delivery)
+        if isinstance(delivery, StillWritten):
+            return changed, str(delivery)
         if isinstance(delivery, NotDelivered):
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"
         return changed, str(delivery) if isinstance(delivery, SourceError) else ""
@@ -154,10 +156,14 @@ def _other_files(failed: Build, delivery: Delivered) -> str:
 
 
 def _not_read(delivery: Delivered) -> str:
-    """What to say of a day beside whose files others lie: somebody may have meant them to be read."""
-    unread = () if isinstance(delivery, SourceError) else delivery.unread
+    """What to say of a day beside whose files others lie, or whose files have columns that nobody declared: somebody may have
+    meant them to be read."""
+    if isinstance(delivery, SourceError):
+        return ""
+    unread = delivery.unread
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-    return f"not read: {unread[0]}{more}" if unread else ""
+    columns = [f"columns that are not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []
+    return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns])
 
 
 def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str) -> tuple[State, str]:

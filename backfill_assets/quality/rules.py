@@ -74,6 +74,15 @@ def nulls_at_most(share: float, *columns: str) -> Rule:
     return replace(rule, columns=columns)
 
 
+def filled_at_most(share: float, *columns: str) -> Rule:
+    """At most this share (0 to 1) of the day's rows has a value in each of these columns, which say what is wrong with it."""
+    offending = " OR ".join(f"`{column}` IS NOT NULL" for column in columns)
+    rule = _share_of_each(
+        "filled_at_most", share, columns, "filled", lambda day, column: day.rows - day.nulls.get(column, 0), offending
+    )
+    return replace(rule, columns=columns)
+
+
 def unique_key() -> Rule:
     def judge(day: DayProfile) -> Judged:
         message = f"{day.repeated_keys:,} keys more than once" if day.repeated_keys else "every key once"

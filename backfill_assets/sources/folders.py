@@ -1,65 +1,82 @@
-"""Which files of a landing area were delivered for which day. Nothing is opened."""
+"""Which files of a source's folder were delivered for which day. Nothing is opened."""
 
 import os
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 
-ENDINGS = tuple(f".{kind}{packed}" for kind in ("jsonl", "json", "ndjson") for packed in ("", ".gz"))
-YEAR = re.compile(r"year=(\d{4})")
-DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+from backfill_assets.sources.patterns import Pattern, matched, whole_day
 
 FilesByDay = dict[date, list[Path]]
 Entry = os.DirEntry[str]
 
 
-def files_by_day(top: Path, days: Collection[date], endings: tuple[str, ...] = ENDINGS) -> FilesByDay:
-    """The files delivered for each of `days`, in order: those whose names end so. Each folder is listed once at most.
+def files_by_day(top: Path, days: Collection[date], patterns: Sequence[Pattern]) -> FilesByDay:
+    """The files of each of `days`, in order: those that one of the `patterns` stands for. Each folder is listed once at most.
 
     A folder that cannot be listed is among the files of every day that it may hold files of: whoever opens it learns why.
     """
-    files: FilesByDay = {day: [] for day in days}
-    years, months = {f"{day:%Y}" for day in days}, {f"{day:%Y-%m}" for day in days}
-    for entry in _visible(top, "", files):
-        of_year = YEAR.fullmatch(entry.name)
-        if of_year and of_year[1] in years:
-            for month in _partitions(entry, "month", of_year[1], files):
-                name = f"{of_year[1]}-{month.name[6:]}"
-                if name in months:
-                    for day in _partitions(month, "day", name, files):
-                        _add(files, f"{name}-{day.name[4:]}", day, endings)
-        else:
-            _add(files, entry.name if _is_folder(entry) else entry.name[:10], entry, endings)
-    return {day: sorted(paths) for day, paths in files.items()}
+    listing = _Listing(days)
+    for pattern in patterns:
+        listing.follow(top, pattern, 0, {})
+    return {day: sorted(paths) for day, paths in listing.files.items()}
 
 
-def _add(files: FilesByDay, name: str, entry: Entry, endings: tuple[str, ...]) -> None:
-    """Add a file, or the files below a folder, to the day of that name, if it is one of those wanted."""
-    try:
-        day = date.fromisoformat(name) if DAY.fullmatch(name) else None
-    except ValueError:
-        return
-    if day in files:
-        files[day] += [path for path in _below(entry, name, files) if path.name.endswith(endings)]
+def unmatched(top: Path, patterns: Sequence[Pattern]) -> list[str]:
+    """The files of a source's folder that no pattern stands for, by their path below it: nobody reads them."""
+    return [path for path in sorted(_paths(top, "")) if not any(pattern.day_of(path) for pattern in patterns)]
 
 
-def _below(entry: Entry, name: str, files: FilesByDay, *, top: bool = True) -> Iterator[Path]:
-    if not _is_folder(entry):
-        yield Path(entry)
-    elif top or not entry.is_symlink():  # a link to a folder could lead back to this one
-        for each in _visible(Path(entry), name, files):
-            yield from _below(each, name, files, top=False)
+class _Listing:
+    """The files of some days, found along patterns."""
+
+    def __init__(self, days: Collection[date]) -> None:
+        self.files: dict[date, set[Path]] = {day: set() for day in days}
+        self._visible = cache(_visible)
+        self._by_parts = cache(self._days_by)
+
+    def follow(self, folder: Path, pattern: Pattern, depth: int, known: dict[str, str]) -> None:
+        """Add the files in `folder` that the pattern's names from `depth` on stand for; `known`: the day, as far as it is."""
+        last = depth == len(pattern.names) - 1
+        for entry in self._entries(folder, known):
+            now = matched(pattern.names[depth], entry.name, known)
+            if now is None or not self._days(now) or _is_folder(entry) != (pattern.is_below or not last):
+                continue
+            if not last:
+                self.follow(Path(entry), pattern, depth + 1, now)
+            elif day := whole_day(now):
+                self.files[day].update(self._below(entry, now) if pattern.is_below else [Path(entry)])
+
+    def _below(self, folder: Entry, known: Mapping[str, str]) -> Iterator[Path]:
+        for entry in self._entries(Path(folder), known):
+            if not _is_folder(entry):
+                yield Path(entry)
+            elif not entry.is_symlink():  # a link to a folder could lead back to this one
+                yield from self._below(entry, known)
+
+    def _entries(self, folder: Path, known: Mapping[str, str]) -> list[Entry]:
+        entries = self._visible(folder)
+        if entries is None:
+            for day in self._days(known):
+                self.files[day].add(folder)
+        return entries or []
+
+    def _days(self, known: Mapping[str, str]) -> Collection[date]:
+        parts = tuple(sorted(known))
+        return self._by_parts(parts).get(tuple(int(known[part]) for part in parts), ())
+
+    def _days_by(self, parts: tuple[str, ...]) -> dict[tuple[int, ...], list[date]]:
+        days: dict[tuple[int, ...], list[date]] = {}
+        for day in self.files:
+            days.setdefault(tuple(getattr(day, part) for part in parts), []).append(day)
+        return days
 
 
-def _partitions(folder: Entry, column: str, name: str, files: FilesByDay) -> Iterator[Entry]:
-    return (entry for entry in _visible(Path(folder), name, files) if re.fullmatch(rf"{column}=\d\d", entry.name))
+def _visible(folder: Path) -> list[Entry] | None:
+    """The entries of a folder, none if there is no such folder; None for one that cannot be listed.
 
-
-def _visible(folder: Path, name: str, files: FilesByDay) -> list[Entry]:
-    """The entries of a folder, if it exists. Names that begin with _ or . are unfinished uploads; Spark skips them too.
-
-    One that cannot be listed is added to the days whose names begin with `name`.
+    Names that begin with _ or . are unfinished uploads and markers; Spark skips them too.
     """
     try:
         with os.scandir(folder) as entries:
@@ -67,10 +84,15 @@ def _visible(folder: Path, name: str, files: FilesByDay) -> list[Entry]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError:
-        for day in files:
-            if str(day).startswith(name):
-                files[day].append(folder)
-        return []
+        return None
+
+
+def _paths(folder: Path, within: str) -> Iterator[str]:
+    for entry in _visible(folder) or ():
+        if not _is_folder(entry):
+            yield f"{within}{entry.name}"
+        elif not entry.is_symlink():
+            yield from _paths(Path(entry), f"{within}{entry.name}/")
 
 
 def _is_folder(entry: Entry) -> bool:

@@ -1,60 +1,96 @@
-"""A source of files: the deliveries in a folder of the landing area, a folder or file per day.
+"""A source of files: the deliveries in a folder of the landing area.
 
-`<landing>/<name>/year=YYYY/month=MM/day=DD/*`, `<landing>/<name>/YYYY-MM-DD/*` and archive files `<landing>/<name>/YYYY-MM-DD*`
-all belong to that arrival day, together. Files end in .jsonl, .json or .ndjson, with .gz or without.
+By itself, a day's files are those in `<landing>/<name>/year=YYYY/month=MM/day=DD/` and `<landing>/<name>/YYYY-MM-DD/`, and
+files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that begin with _ or . are uploads under way, and markers.
 """
 
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from unicodedata import category
-from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.errors import NotDelivered, SourceError
-from backfill_assets.sources.contents import FileContents
-from backfill_assets.sources.folders import ENDINGS, FilesByDay, files_by_day
+from backfill_assets.errors import SourceError
+from backfill_assets.sources.delivery import Contents, Waits, delivery_of, name_in, not_read
+from backfill_assets.sources.fields import Field, eras, refuse_unusable_fields
+from backfill_assets.sources.folders import FilesByDay, files_by_day, unmatched
+from backfill_assets.sources.formats import JSON_LINES, Format, JsonLines
+from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
+from backfill_assets.sources.patterns import Pattern
 from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.read_rows import ReadFile, read_lines, read_rows
 
-UNQUOTED_BY_JAVA = "/=:@!$&'()*+,;~-._"
-# Of files that are not deliveries.
-NAMED = 3
-Contents = Mapping[Path, FileContents]
+DAILY = ("year={year}/month={month}/day={day}/**", "{year}-{month}-{day}/**", "{year}-{month}-{day}*")
 
 
 @dataclass(frozen=True)
 class Landing:
-    """The deliveries in the folder `name` of the landing area, one row per line that is not blank.
+    """The deliveries in the folder `name` of the landing area.
 
-    The columns are `arrival_day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN`: where a line's bytes are not UTF-8,
-    U+FFFD stands for them and `is_utf8` is false. A day without a file, or with one that cannot be read to its end, is not
-    built: it fails with a SourceError that names the file.
+    name      the folder below the landing area
+    files     where a day's files are in it, one pattern or several: "{year}/{month}/{day}/*.jsonl.gz", "%m-%d-%Y.csv"; `*`
+              stands for any characters of a name, `**` at the end for all files below a folder
+    format    `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
+    fields    the columns that are read, each a `field`; without any, JSON lines are given as lines
+    settled   seconds that a day's files must have lain unchanged; until then the day is not read, and stays as it is
+    marker    the name of a file beside a day's files that is written when they are complete, such as "_SUCCESS"
+    fewest    the least share of the lines of the last accepted delivery of a day; a new one of fewer lines is refused
+
+    The rows read have `arrival_day DATE, source_file STRING` and, of lines, `line STRING, is_utf8 BOOLEAN` (where bytes are not
+    UTF-8, U+FFFD stands for them and `is_utf8` is false); of CSV, Parquet and with `fields`, those of `read_rows`.
+    A day without a file, or with one that cannot be read to its end or lacks a required column, is not built: it fails with a
+    SourceError that names the file. Raises ValueError for patterns without a day and fields of the same name.
     """
 
     name: str
+    files: str | Sequence[str] = DAILY
+    format: Format = JSON_LINES
+    fields: Sequence[Field] = ()
+    # How a delivery is waited for and judged decides on no row: it is no part of the code version.
+    settled: float = field(default=0.0, compare=False)
+    marker: str = field(default="", compare=False)
+    fewest: float = field(default=0.5, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files))
+        object.__setattr__(self, "fields", tuple(self.fields))
+        refuse_unusable_fields(self.fields)
+        if not self._patterns:
+            raise ValueError(f"Landing({self.name!r}) has no pattern of files")
+        if not 0 <= self.fewest <= 1:
+            raise ValueError(f"Landing({self.name!r}): a share of lines is at least 0 and at most 1, not {self.fewest}")
+
+    @property
+    def columns(self) -> str:
+        """The declared columns with their types, as SQL, for the table that takes them in."""
+        return ", ".join(f"{each.name} {each.type}" for each in self.fields)
+
+    @property
+    def _patterns(self) -> list[Pattern]:
+        return [Pattern(text) for text in self.files]
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
         """The fingerprint and the files of each day's delivery, or the SourceError that says why it cannot be used."""
         files, others = self._listed(area, days)
         contents = self._contents(area, files)
-        return {day: _delivery(area, day, of_day, others[day]) for day, of_day in contents.items()}
+        return {day: self._delivery(area, day, of_day, others[day]) for day, of_day in contents.items()}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
-        """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash; and those
-        that are not read."""
-        files, others = self._usable(area, [day])[day], self._listed(area, [day])[1][day]
+        """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash; and what
+        of them is not read."""
+        delivery = self.delivered(area, [day])[day]
+        if isinstance(delivery, SourceError):
+            raise delivery
         return [
             *(
-                f"{_name(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
-                for file, each in files.items()
+                f"{name_in(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
+                for file, each in self._usable(area, [day])[day].items()
             ),
-            *([_not_read([_name(area, path) for path in others])] if others else []),
+            *([not_read(delivery.unread, self.format)] if delivery.unread else []),
+            *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
@@ -62,34 +98,43 @@ class Landing:
         return sum(each.size for files in self._usable(area, days).values() for each in files.values())
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
-        """The lines of `days` as received, without blank ones."""
-        files = [(day, f, each) for day, of_day in self._usable(area, days).items() for f, each in of_day.items() if each.lines]
-        delivered = [(_as_uri_path(path), _name(area, path), day, each.utf8) for day, path, each in files]
-        names = spark.createDataFrame(delivered, "path STRING, source_file STRING, arrival_day DATE, utf8 BOOLEAN")
-        if not files:
-            return names.selectExpr("arrival_day", "source_file", "path AS line", "utf8 AS is_utf8")
-        paths = [f"file://{_escaped(path)}" for _, path, _ in files]
-        lines = spark.read.option("recursiveFileLookup", "true").text(paths)
-        path = F.regexp_replace("_metadata.file_path", "^file:/+", "/").alias("path")
-        known = lines.select(F.col("value").alias("line"), path).join(F.broadcast(names), "path", "left")
-        # A path that Spark spells differently must stop the step; otherwise the rows of that file would be lost unnoticed.
-        day = F.coalesce("arrival_day", F.raise_error(F.concat(F.lit("no day known for "), "path")).cast("date"))
-        # Looking at a line takes as long as a tenth of parsing it; files that are known to be all UTF-8 are left out.
-        is_utf8 = F.col("utf8") | F.is_valid_utf8("line")
-        line = F.when(is_utf8, F.col("line")).otherwise(F.make_valid_utf8("line")).alias("line")
-        not_blank = known.where(F.ltrim("line", F.lit(" \t")) != "")
-        return not_blank.select(day.alias("arrival_day"), "source_file", line, is_utf8.alias("is_utf8"))
+        """The rows of `days` as they are delivered."""
+        files = [
+            ReadFile(day, str(path), name_in(area, path), each)
+            for day, of_day in self._usable(area, days).items()
+            for path, each in of_day.items()
+            if each.lines
+        ]
+        if isinstance(self.format, JsonLines):
+            lines = read_lines(spark, files)
+            return read_json(lines, self.fields) if self.fields else lines
+        return read_rows(spark, files, self.format, self.fields)
+
+    def unmatched(self, area: LandingArea) -> list[str]:
+        """The files in the source's folder that are of no day."""
+        return [f"{self.name}/{path}" for path in unmatched(area.root / self.name, self._patterns)]
+
+    def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
+        """By the declared columns that files of then lack, the days."""
+        return eras(self.fields, days) if self.fields else {}
 
     def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
         """The files of each of `days`, in order: those delivered, and others, whose names do not end as those of deliveries do.
         A folder that cannot be listed is among the first."""
-        listed = files_by_day(area.root / self.name, days, endings=("",))
-        files = {day: [f for f in of_day if _is_delivery(f)] for day, of_day in listed.items()}
-        return files, {day: [f for f in of_day if not _is_delivery(f)] for day, of_day in listed.items()}
+        exact = [pattern for pattern in self._patterns if not pattern.any_ending]
+        listed = files_by_day(area.root / self.name, days, self._patterns)
+        named = files_by_day(area.root / self.name, days, exact) if exact else {}
+
+        def is_delivery(day: date, file: Path) -> bool:
+            # `Path.is_dir` raises where this user may not look.
+            return file.name.endswith(self.format.endings) or file in named.get(day, ()) or os.path.isdir(file)  # noqa: PTH112
+
+        files = {day: [f for f in of_day if is_delivery(day, f)] for day, of_day in listed.items()}
+        return files, {day: [f for f in of_day if not is_delivery(day, f)] for day, of_day in listed.items()}
 
     def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
         """What reading the `files` of each day showed."""
-        manifest = manifest_at(area.cache and area.cache / f"{self.name}.json")
+        manifest = manifest_at(area.cache and area.cache / f"{self.name}.json", self.format)
         contents = manifest.contents(file for of_day in files.values() for file in of_day)
         manifest.save()
         return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
@@ -99,60 +144,11 @@ class Landing:
         delivery cannot be used."""
         contents = self._contents(area, self._listed(area, days)[0])
         for day, files in contents.items():
-            delivery = _delivery(area, day, files)
+            delivery = self._delivery(area, day, files)
             if isinstance(delivery, SourceError):
                 raise delivery
         return contents
 
-
-def _is_delivery(file: Path) -> bool:
-    # `Path.is_dir` raises where this user may not look.
-    return file.name.endswith(ENDINGS) or os.path.isdir(file)  # noqa: PTH112
-
-
-def _delivery(area: LandingArea, day: date, files: Contents, others: Sequence[Path] = ()) -> Delivery | SourceError:
-    """`others` are the day's files that are not deliveries."""
-    unread = [_name(area, path) for path in others]
-    if not files:
-        return NotDelivered(f"no source for {day} in {area.root}{f': {_not_read(unread)}' if unread else ''}")
-    faults = [f"{_name(area, file)} {why}" for file, each in files.items() if (why := _fault(area, file, each))]
-    if faults:
-        return SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}")
-    lines = [f"{_name(area, file)} {each.size} {each.content}" for file, each in files.items()]
-    fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-    stamp = "\n".join(each.stamp for each in files.values())
-    return Delivery(fingerprint, {_name(area, file): each.lines for file, each in files.items()}, stamp, unread)
-
-
-def _not_read(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more} {'is' if len(names) == 1 else 'are'} not read, only {', '.join(ENDINGS)}"
-
-
-def _fault(area: LandingArea, file: Path, contents: FileContents) -> str:
-    """Why a file cannot be used; "" if it can."""
-    if ":" in file.name:
-        return "has a colon in its name, with which Spark cannot read it. Rename it"
-    if any("\udc80" <= letter <= "\udcff" for letter in str(file)):  # how Python holds bytes of other encodings
-        return "has a name that is not UTF-8. Rename it"
-    if contents.longest_line > area.max_line_bytes:
-        return f"has a line of {contents.longest_line} bytes, more than BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
-    return contents.fault
-
-
-def _name(area: LandingArea, path: Path) -> str:
-    """A file's name in messages and in `source_file`: relative to the landing area. Bytes that are not UTF-8 are escaped."""
-    return os.fsencode(path.relative_to(area.root).as_posix()).decode(errors="backslashreplace")
-
-
-def _escaped(path: Path) -> str:
-    """A path for `spark.read`, which would take some characters for a pattern."""
-    return "".join(f"\\{letter}" if letter in "{}[]*?\\" else letter for letter in str(path))
-
-
-def _as_uri_path(path: Path) -> str:
-    """A path as Spark spells it in `_metadata.file_path`: quoted as Java does it: beyond ASCII, blanks and controls."""
-    return "".join(
-        quote(letter, safe=UNQUOTED_BY_JAVA) if letter.isascii() or category(letter) in ("Zs", "Zl", "Zp", "Cc") else letter
-        for letter in str(path)
-    )
+    def _delivery(self, area: LandingArea, day: date, files: Contents, others: Sequence[Path] = ()) -> Delivery | SourceError:
+        waits = Waits(self.settled, self.marker)
+        return delivery_of(area, day, files, others, form=self.format, fields=self.fields, waits=waits, fewest=self.fewest)

@@ -16,21 +16,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from backfill_assets.sources.contents import FileContents, read_contents
+from backfill_assets.sources.contents import FileContents
+from backfill_assets.sources.formats import JSON_LINES, Format
 
 # A file that changed this recently may change again without another time stamp: file systems have coarse clocks.
 SETTLED_S = 2.0
 # Unpacking, most of the work, runs in several threads at once.
 READERS = 2
 # Of what is saved. Increase it with any change of what FileContents says of a file.
-FORM = 2
+FORM = 3
 
 
 @dataclass
 class Manifest:
-    """The contents of files by name, size and times. Those of files that have settled are saved at `path`, if it is given."""
+    """The contents of files of one format by name, size and times. Those of files that have settled are saved at `path`, if it
+    is given."""
 
     path: Path | None = None
+    format: Format = JSON_LINES
     clock: Callable[[], float] = time.time
     settled: dict[str, list[Any]] = field(default_factory=dict)
     unsettled: dict[str, list[Any]] = field(default_factory=dict)
@@ -41,7 +44,7 @@ class Manifest:
             saved = json.loads(self.path.read_text()) if self.path else {}
         except (OSError, ValueError):
             saved = {}
-        if isinstance(saved, dict) and saved.get("form") == FORM and isinstance(saved.get("files"), dict):
+        if isinstance(saved, dict) and saved.get("form") == self._form and isinstance(saved.get("files"), dict):
             self.settled = saved["files"]
 
     def contents(self, files: Iterable[Path]) -> dict[Path, FileContents]:
@@ -65,13 +68,17 @@ class Manifest:
             state = file.stat()
             if not stat.S_ISREG(state.st_mode):
                 return FileContents(fault="cannot be listed" if stat.S_ISDIR(state.st_mode) else "is not a file")
-            contents = read_contents(file)
+            contents = self.format.contents(file)
         except OSError as error:
             return FileContents(fault=f"cannot be read ({error.strerror})")
         has_settled = self.clock() - max(state.st_mtime, state.st_ctime) > SETTLED_S
         (self.settled if has_settled else self.unsettled)[str(file)] = [_stamp(state), asdict(contents)]
         self.changed = self.changed or has_settled
         return _stamped(contents, _stamp(state))
+
+    @property
+    def _form(self) -> str:
+        return f"{FORM} {self.format}"
 
     def save(self) -> None:
         """Write the manifest, if it has changed, whole or not at all; if not at all, the next process reads files again."""
@@ -80,15 +87,15 @@ class Manifest:
         with suppress(OSError):
             self.path.parent.mkdir(exist_ok=True)  # not the home, where there is none yet: `status` makes nothing
             draft = self.path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps({"form": FORM, "files": self.settled}))
+            draft.write_text(json.dumps({"form": self._form, "files": self.settled}))
             draft.replace(self.path)
             self.changed = False
 
 
 @cache
-def manifest_at(path: Path | None) -> Manifest:
+def manifest_at(path: Path | None, form: Format) -> Manifest:
     """The one manifest of this process that is saved at `path`."""
-    return Manifest(path)
+    return Manifest(path, form)
 
 
 def _stamp(state: os.stat_result) -> list[int]:

@@ -1,6 +1,7 @@
 """What a source is: where the rows of a raw table come from, one delivery per day."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -19,6 +20,7 @@ class LandingArea:
     root: Path
     cache: Path | None = None
     max_line_bytes: int = 16 * 2**20
+    clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,17 @@ class Delivery:
     """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
 
     `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
-    while it read, not even the same. It is not recorded. `unread` names files that lie beside these, and are not read.
+    while it read, not even the same. It is not recorded. `unread` names files that lie beside these, and are not read;
+    `undeclared` columns that they have and that nobody declared. One of less than the share `fewest` of the lines of the
+    delivery that a day was built from is refused, until somebody accepts it.
     """
 
     fingerprint: str = ""
     files: Mapping[str, int] = field(default_factory=dict)
     stamp: str = ""
     unread: Sequence[str] = field(default=(), compare=False)
+    undeclared: Sequence[str] = field(default=(), compare=False)
+    fewest: float = field(default=0.0, compare=False)
 
 
 class Source(Protocol):

@@ -47,6 +47,7 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
     # A file that was accepted without lines stays accepted.
     lacking = {name: "has no lines" for name, lines in delivery.files.items() if not lines and files_before.get(name) != 0}
     lacking |= {name: "is not there any more" for name in files_before if name not in delivery.files}
+    lacking |= _fewer(delivery, files_before)
     lacking = {name: why for name, why in lacking.items() if _listed(name) not in _listed(accept)}
     if not lacking:
         return delivery
@@ -77,6 +78,15 @@ def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
     for name in sorted(known, key=len, reverse=True):  # a name with commas before those that are a part of it
         rest = rest.replace(_listed(name), ",")
     return [name for name in rest.split(",") if name]
+
+
+def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
+    """The files that are why a delivery has far fewer lines than the one that was accepted; none if it has not."""
+    lines, lines_before = sum(delivery.files.values()), sum(before.values())
+    if lines >= delivery.fewest * lines_before:
+        return {}
+    shorter = [name for name, count in delivery.files.items() if count and count < before.get(name, lines_before)]
+    return {name: f"has {delivery.files[name]:,} lines, and all files of the day had {lines_before:,}" for name in shorter}
 
 
 def _listed(names: str) -> str:

@@ -15,8 +15,10 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 
 NO_INPUTS = Inputs()
-# The sample of a day's files that lie beside those delivered: Dagster shows it, and the run's log warns of it.
+# The samples of a day's files that lie beside those delivered, and of columns that nobody declared: Dagster shows them, and
+# the run's log warns of them.
 UNREAD = "files not read"
+UNDECLARED = "columns not declared"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def record(
         nulls=dict(profile.nulls),
         measures=dict(profile.measures),
         samples=dict(profile.samples)
-        | ({UNREAD: unread[:SAMPLE_SIZE]} if (unread := judgement.inputs.delivery.unread) else {}),
+        | ({UNREAD: unread[:SAMPLE_SIZE]} if (unread := judgement.inputs.delivery.unread) else {})
+        | ({UNDECLARED: undeclared[:SAMPLE_SIZE]} if (undeclared := judgement.inputs.delivery.undeclared) else {}),
         day_fingerprints=dict(profile.day_fingerprints),
         inputs=judgement.inputs.tables,
         delivered=judgement.inputs.delivery.fingerprint,

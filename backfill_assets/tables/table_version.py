@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from dataclasses import astuple, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
+from backfill_assets.sources.fields import Field
+from backfill_assets.sources.formats import FORMATS
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.code_version import BY_HAND, code_version
 from backfill_assets.tables.rules_version import refuse_unseen
@@ -16,12 +20,28 @@ if TYPE_CHECKING:
 
 
 def settings_of(source: Source) -> dict[str, str]:
-    """The values that a source was made with. Raises ValueError for one that is no plain data."""
-    values = {name: plain(value) for name, value in sorted(vars(source).items()) if not name.startswith("_")}
+    """The values that a source was made with, but for those that do not count where sources are compared. Raises ValueError
+    for one that is no plain data."""
+    given = {name: value for name, value in sorted(vars(source).items()) if not name.startswith("_")}
+    ignored = _not_compared(source) if is_dataclass(source) else ()
+    values = {name: _plain(value) for name, value in given.items() if name not in ignored}
     unknown = [name for name, text in values.items() if not text and getattr(source, name) is not None]
     if unknown:
         raise ValueError(f"{', '.join(unknown)} of {source!r} is no plain data; give its tables a version by hand: version=...")
     return values
+
+
+def _not_compared(source: Any) -> Collection[str]:
+    return {each.name for each in fields(source) if not each.compare}
+
+
+def _plain(value: object) -> str:
+    """Plain data as text, and the declarations that this package makes of it: formats and fields of files."""
+    if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
+        return plain([plain(astuple(item)) for item in value])
+    if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
+        return f"{type(value).__name__}{plain(astuple(value))}"
+    return plain(value)
 
 
 def _definition(table: Table) -> tuple[str, str]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backfill_assets.sources.contents import Lines, read_contents, unpacked
+from backfill_assets.sources.contents import Lines, read_contents
+from backfill_assets.sources.packed import of_gzip
 from tests.sources.files import LINE, put
 
 PACKED = gzip.compress(LINE.encode())
@@ -75,7 +76,7 @@ def test_what_is_unpacked_is_what_python_unpacks_or_refused(members, length, cut
     packed = packed[: len(packed) - cut]
     pieces = [packed[at : at + length] for at in range(0, len(packed), length)]
     try:
-        text = b"".join(unpacked(pieces))
+        text = b"".join(of_gzip(pieces))
     except (EOFError, zlib.error):
         text = None
     try:

@@ -1,8 +1,15 @@
 """Which files belong to which day."""
 
-import pytest
+import re
 
-from backfill_assets.sources.folders import files_by_day
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backfill_assets.sources import folders
+from backfill_assets.sources.folders import unmatched
+from backfill_assets.sources.landing import DAILY
+from backfill_assets.sources.patterns import Pattern
 from tests.deliveries import day, days
 from tests.sources.files import put
 
@@ -17,7 +24,6 @@ DOES_NOT = {
     "another day": "year=2019/month=08/day=16/events.jsonl",
     "another month": "year=2019/month=09/day=15/events.jsonl",
     "another year's file": "2018-08-15.jsonl",
-    "another ending": "2019-08-15.csv",
     "an upload under way": "year=2019/month=08/day=15/_temporary/events.jsonl",
     "a hidden file": "2019-08-15/.events.jsonl",
     "a folder whose name only begins with the day": "2019-08-15-old/events.jsonl",
@@ -25,6 +31,10 @@ DOES_NOT = {
     "a week": "2019-W33-4.jsonl",
     "no day of any month": "2019-08-32.jsonl",
 }
+
+
+def files_by_day(top, days, patterns=DAILY):
+    return folders.files_by_day(top, days, [Pattern(text) for text in patterns])
 
 
 @pytest.mark.parametrize("name", BELONGS.values(), ids=BELONGS)
@@ -71,3 +81,51 @@ def test_a_folder_that_cannot_be_listed_is_among_the_files_of_the_days_it_may_ho
     with nobody(tmp_path):
         found = files_by_day(tmp_path, days(0, 1, 2, 17, 18))
     assert found == {day(0): closed[:1], day(1): closed[1:2], day(2): [], day(17): closed[2:], day(18): closed[2:]}
+
+
+OTHER_PATTERNS = {
+    "folders of a year, a month and a day": ("{year}/{month}/{day}/*.jsonl.gz", "2019/08/15/a.jsonl.gz", "2019/08/15/a.csv"),
+    "months before years": ("%m-%d-%Y.csv", "08-15-2019.csv", "08-15-2019.csv.gz"),
+    "a day within a name": ("shop-*-{year}{month}{day}.csv", "shop-north-20190815.csv", "shop-20190815.csv"),
+    "the day twice": ("%Y/%Y-%m-%d.csv", "2019/2019-08-15.csv", "2018/2019-08-15.csv"),
+    "all files below": ("%Y-%m-%d/in/**", "2019-08-15/in/a/b.csv", "2019-08-15/out/b.csv"),
+    "signs that mean something elsewhere": ("day (%Y+%m+%d).csv", "day (2019+08+15).csv", "day 2019+08+15.csv"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "name", "other"), OTHER_PATTERNS.values(), ids=OTHER_PATTERNS)
+def test_a_pattern_says_where_the_days_are_and_other_files_are_named(tmp_path, pattern, name, other):
+    file = put(tmp_path, name)
+    put(tmp_path, other)
+    assert files_by_day(tmp_path, days(0, 1), [pattern]) == {day(0): [file], day(1): []}
+    assert unmatched(tmp_path, [Pattern(pattern)]) == [other]
+
+
+def test_a_file_that_two_patterns_stand_for_is_delivered_once(tmp_path):
+    file = put(tmp_path, "2019-08-15.jsonl")
+    assert files_by_day(tmp_path, [day(0)], ["%Y-%m-%d*", "%Y-%m-%d.jsonl"]) == {day(0): [file]}
+
+
+@given(st.dates(), st.sampled_from([pattern for pattern, _, _ in OTHER_PATTERNS.values()]))
+def test_a_day_is_read_out_of_the_name_that_it_was_written_into(day, pattern):
+    name = pattern.replace("**", "x/y").replace("*", "z")
+    for part, value in {"year": f"{day:%Y}".zfill(4), "month": f"{day:%m}", "day": f"{day:%d}"}.items():
+        name = name.replace(f"{{{part}}}", value).replace({"year": "%Y", "month": "%m", "day": "%d"}[part], value)
+    assert Pattern(pattern).day_of(name) == day
+
+
+NO_PATTERNS = {
+    "%Y-%m.csv": "has no {day}",
+    "/data/%Y-%m-%d.csv": "begins in the source's folder",
+    "../%Y-%m-%d.csv": "begins in the source's folder",
+    "**/%Y-%m-%d.csv": "stands at its end",
+    "%Y-%m-%d/a**": "stands at its end",
+    "{year}-{month}-{hour}.csv": "another name than year, month or day",
+    "%Y-%m-%d-%H.csv": "another name than year, month or day",
+}
+
+
+@pytest.mark.parametrize(("text", "why"), NO_PATTERNS.items(), ids=NO_PATTERNS)
+def test_what_is_no_pattern_of_a_day_is_refused(text, why):
+    with pytest.raises(ValueError, match=re.escape(why)):
+        Pattern(text)

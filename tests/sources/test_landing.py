@@ -52,7 +52,9 @@ def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_p
     for name in ("2019-08-15.csv", "2019-08-16/a.parquet", "2019-08-16/b.jsonl", "2019-08-17/_part.csv"):
         put(tmp_path, f"events/{name}", LINE)
     delivered = Landing("events").delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
-    unread = f"no source for {day(0)} in {tmp_path}: events/2019-08-15.csv is not read, only .jsonl, .jsonl.gz, .json, "
+    unread = (
+        f"no source for {day(0)} in {tmp_path}: events/2019-08-15.csv is not read, only .jsonl, .jsonl.gz, .jsonl.zst, .json, "
+    )
     assert str(delivered[day(0)]).startswith(unread)
     assert isinstance(delivered[day(1)], Delivery)
     assert str(delivered[day(2)]) == f"no source for {day(2)} in {tmp_path}"
@@ -62,12 +64,12 @@ def test_files_that_are_not_read_beside_those_that_are_are_named_and_change_noth
     put(tmp_path, "events/2019-08-15/a.jsonl", LINE)
     source, area = Landing("events"), LandingArea(tmp_path)
     before = source.delivered(area, [day(0)])[day(0)]
-    for name in ("2019-08-15/b.JSONL", "2019-08-15/c.jsonl.zst", "2019-08-15/_d.csv", "2019-08-15-e.csv", "2019-08-15.txt"):
+    for name in ("2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15/_d.csv", "2019-08-15-e.csv", "2019-08-15.txt"):
         put(tmp_path, f"events/{name}", LINE)
     delivery = source.delivered(area, [day(0)])[day(0)]
     assert isinstance(delivery, Delivery)
     assert delivery == before
-    beside = ["2019-08-15/b.JSONL", "2019-08-15/c.jsonl.zst", "2019-08-15-e.csv", "2019-08-15.txt"]
+    beside = ["2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15-e.csv", "2019-08-15.txt"]
     assert delivery.unread == [f"events/{name}" for name in beside]
     read, not_read = source.described(area, day(0))
     assert read.startswith("events/2019-08-15/a.jsonl, ")

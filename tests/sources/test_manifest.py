@@ -22,8 +22,9 @@ def saved_by_another(file: Path, saved: Path) -> None:
     other = Manifest(saved, clock=in_a_minute)
     other.contents([file])
     other.save()
-    entries = {name: [stamp, contents | {"content": "saved"}] for name, (stamp, contents) in other.settled.items()}
-    saved.write_text(json.dumps({"form": FORM, "files": entries}))
+    written = json.loads(saved.read_text())
+    entries = {name: [stamp, contents | {"content": "saved"}] for name, (stamp, contents) in written["files"].items()}
+    saved.write_text(json.dumps(written | {"files": entries}))
 
 
 def test_a_file_is_read_once_even_by_the_next_process(tmp_path):

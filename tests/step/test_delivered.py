@@ -29,12 +29,17 @@ class Files(Lines):
         return dict.fromkeys(days, Delivery("now", self.files))
 
 
-def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = "", fingerprint: str = "before") -> list[str]:
-    """The files that are refused, of a day that was accepted with those of `before`."""
+def judged(now: dict[str, int], before: dict[str, int] | None, accept: str = "", fingerprint: str = "before"):
+    """What a delivery comes to, of a day that was accepted with the files of `before`."""
     table = replace(raw, reads={"lines": Files(**now)})
     build = Build(raw.name, day(0), "accepted", "r", "1", delivered=fingerprint, files=before or {})
     accepted = {} if before is None else {(raw.name, day(0)): build}
-    delivery = delivered_for(table, [day(0)], AREA, accepted, accept)[day(0)]
+    return delivered_for(table, [day(0)], AREA, accepted, accept)[day(0)]
+
+
+def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = "", fingerprint: str = "before") -> list[str]:
+    """The files that are refused, of a day that was accepted with those of `before`."""
+    delivery = judged(now, before, accept, fingerprint)
     if not isinstance(delivery, SourceError):
         return []
     names = str(delivery).removesuffix("`").partition("--accept ")[2].strip("'")
@@ -62,6 +67,29 @@ def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = ""
 )
 def test_files_that_are_empty_or_gone_are_refused_by_name(now, before, accept, refused):
     assert lacking(now, before, accept) == refused
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "accept", "refused"),
+    [
+        pytest.param({"a": 49}, {"a": 100}, "", ["a"], id="less than half the lines"),
+        pytest.param({"a": 50}, {"a": 100}, "", [], id="half the lines"),
+        pytest.param({"a": 49}, {"a": 100}, "a", [], id="less than half, accepted by name"),
+        pytest.param({"a": 1, "b": 99}, {"a": 90, "b": 10}, "", [], id="lines that moved to another file"),
+        pytest.param({"a": 1, "b": 10}, {"a": 90, "b": 10}, "", ["a"], id="the file that has fewer is named"),
+        pytest.param({"a": 1}, None, "", [], id="a first delivery"),
+    ],
+)
+def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(now, before, accept, refused):
+    delivery = judged(now, before, accept)
+    if not refused:
+        assert isinstance(delivery, Delivery)
+        return
+    counts = "; ".join(f"{n} has {now[n]} lines, and all files of the day had {sum(before.values())}" for n in refused)
+    assert str(delivery) == (
+        f"the source for {day(0)} may be incomplete: {counts}. The day stays as it was. Deliver what is lacking, or accept it: "
+        f"`backfill run --partitions {day(0)} --accept {','.join(refused)}`"
+    )
 
 
 def test_a_delivery_that_was_accepted_as_it_is_stays_accepted():

@@ -166,10 +166,13 @@ def test_what_a_source_was_made_with_is_part_of_the_version():
     def version(source: Landing) -> str:
         return table("raw/a", **GOOD | {"reads": {"days": source}, "version": ""})(written).version
 
-    assert version(Folder("a")) == version(Folder("a", "utf-8"))
-    assert len({version(s) for s in (Folder("a"), Folder("b"), Folder("a", "latin-1"), Folder("a", limits={"rows": 1}))}) == 4
+    assert version(Folder("a")) == version(Folder("a", encoding="utf-8"))
+    assert (
+        len({version(s) for s in (Folder("a"), Folder("b"), Folder("a", encoding="latin-1"), Folder("a", limits={"rows": 1}))})
+        == 4
+    )
     with pytest.raises(ValueError, match=r"encoding of Folder.* is no plain data; give its tables a version by hand"):
-        version(Folder("a", object()))
+        version(Folder("a", encoding=object()))
 
 
 def written(days):

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
 from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_within
+from backfill_assets.sources.json_lines import more_than_one, with_fields
 from backfill_assets.sources.landing import Landing
 from backfill_assets.tables.declaration import table
 
@@ -21,8 +22,6 @@ NEEDED = ("outageNumber", "_op", "_captured_at")
 CHANGES = ("I", "U", "D")
 # `_captured_at`, as a pattern of LIKE: of a time alone, Spark would make one of today.
 CAPTURED_AT = "____-__-__T__:__:__Z"
-# JSON as RFC 8259 has it. By itself Spark takes 'single quotes' and NaN too.
-STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 # More unreadable lines than this, and the delivery as a whole is not to be trusted.
 REJECTED_SHARE = 0.05
 
@@ -69,34 +68,12 @@ def outage_events(lines: DataFrame) -> DataFrame:
     return known.select("arrival_day", "source_file", *FIELDS, unknown_fields().alias("unknown_fields"))
 
 
-def with_fields(lines: DataFrame) -> DataFrame:
-    """Each line's fields as a map of text; null where the line does not begin with a JSON object.
-
-    Of a field named twice the last one counts, as in Python.
-    """
-    fields = F.from_json("line", "MAP<STRING, STRING>", STRICT)
-    # Spark repeats an expression wherever it is used, and would parse each line a dozen times. It does not repeat one with a
-    # partition's number in it; that is never negative, so this changes no value. (With rand() it repeats it all the same.)
-    return lines.withColumn("fields", F.when(F.spark_partition_id() >= 0, fields))
-
-
 def unknown_fields() -> Column:
     """The fields that are not in FIELDS, as a map; computed only for lines that have more fields than those."""
     present = sum((F.col(name).isNotNull().cast("int") for name in FIELDS), F.lit(0))
     unknown = F.map_filter("fields", lambda name, _: ~name.isin(*FIELDS))
     # A known field that is null counts as absent above, which computes the map once more than needed and changes nothing.
     return F.when(F.size("fields") > present, unknown).otherwise(F.create_map().cast("MAP<STRING, STRING>"))
-
-
-def more_than_one() -> Column:
-    """Whether anything follows the line's object, such as a second object without a line break. Spark would ignore it."""
-    # With one closing brace, at the end, nothing follows. Only other lines are parsed again, as the one value of a list and as
-    # that of an object. Spark ignores what follows the end of either, and nothing can end both.
-    braces = F.octet_length("line") - F.octet_length(F.replace("line", F.lit("}"), F.lit("")))
-    ends_with_it = (braces == 1) & F.rtrim("line").endswith("}")
-    in_list = F.from_json(F.concat(F.lit("["), "line", F.lit("]")), "ARRAY<MAP<STRING, STRING>>", STRICT)
-    in_object = F.from_json(F.concat(F.lit('{"":'), "line", F.lit("}")), "MAP<STRING, STRING>", STRICT)
-    return F.when(ends_with_it, False).otherwise((F.coalesce(F.size(in_list), F.lit(0)) != 1) | in_object.isNull())
 
 
 def reason() -> Column:

@@ -1,0 +1,51 @@
+"""What is to be said of the sources of tables: files that nobody reads, and days whose files lack columns that are declared."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Protocol, runtime_checkable
+
+from backfill_assets.calendar import ranges
+from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.tables.declaration import Table
+
+# Of files of no day.
+NAMED = 3
+
+
+@runtime_checkable
+class NamesFiles(Protocol):
+    """A source that knows which files lie in its folder, and reads none of them for any day."""
+
+    def unmatched(self, area: LandingArea) -> Sequence[str]: ...
+
+
+@runtime_checkable
+class HasEras(Protocol):
+    """A source that declares since when its files have which columns."""
+
+    def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]: ...
+
+
+def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
+    """Of each table in whose source files of no day lie, a sentence that names them."""
+    lines: dict[str, str] = {}
+    for table in tables:
+        source = table.source()
+        if isinstance(source, NamesFiles) and (files := source.unmatched(area)):
+            lines[table.name] = _not_read(files)
+    return lines
+
+
+def _not_read(files: Sequence[str]) -> str:
+    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    return f"files of no day, which are not read: {', '.join(files[:NAMED])}{more}"
+
+
+def era_lines(tables: Sequence[Table], days: Mapping[str, Collection[date]]) -> Iterator[str]:
+    """A sentence for each era of `days` in which a table's files have not all declared columns."""
+    for table in tables:
+        source = table.source()
+        if isinstance(source, HasEras):
+            for lacking, of_era in source.eras(days[table.name]).items():
+                if lacking:
+                    yield f"{table.name} {ranges(of_era)}: files have no {', '.join(lacking)}, null in their rows."

@@ -1,0 +1,91 @@
+"""What the files of one day come to: a delivery, or why it cannot be used."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.sources.contents import FileContents
+from backfill_assets.sources.fields import Field, Header, fault_of, header_of
+from backfill_assets.sources.formats import Format
+from backfill_assets.sources.protocol import Delivery, LandingArea
+
+# Of files that are not deliveries.
+NAMED = 3
+Contents = Mapping[Path, FileContents]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What is waited for before a day is read: that its files lie unchanged for `settled` seconds, a file called `marker`
+    beside them."""
+
+    settled: float = 0.0
+    marker: str = ""
+
+    def unfinished(self, files: Contents, now: float) -> tuple[Path, str] | None:
+        """A file that may not be complete, and why; None if all are."""
+        for file, contents in files.items():
+            if self.marker and not file.with_name(self.marker).exists():
+                return file, f"has no {self.marker} beside it yet"
+            age = now - int(contents.stamp.split()[1]) / 1e9 if contents.stamp else self.settled
+            if 0 <= age < self.settled:
+                return file, f"was written {age:.0f} s ago, and is read once it has been unchanged for {self.settled:g} s"
+        return None
+
+
+def delivery_of(
+    area: LandingArea,
+    day: date,
+    files: Contents,
+    others: Sequence[Path],
+    *,
+    form: Format,
+    fields: Sequence[Field],
+    waits: Waits,
+    fewest: float,
+) -> Delivery | SourceError:
+    """The delivery of a day's `files`; `others` are the day's files that are not read."""
+    unread = [name_in(area, path) for path in others]
+    if not files:
+        return NotDelivered(f"no source for {day} in {area.root}{f': {not_read(unread, form)}' if unread else ''}")
+    if unfinished := waits.unfinished(files, area.clock()):
+        file, why = unfinished
+        return StillWritten(f"the source for {day} is still being written: {name_in(area, file)} {why}")
+    faults = [f"{name_in(area, file)} {why}" for file, each in files.items() if (why := _fault(area, file, each, form, fields))]
+    if faults:
+        return SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}")
+    lines = [f"{name_in(area, file)} {each.size} {each.content}" for file, each in files.items()]
+    fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+    stamp = "\n".join(each.stamp for each in files.values())
+    undeclared = sorted({name for each in files.values() if fields for name in _header(each, form, fields).unknown})
+    counts = {name_in(area, file): each.lines for file, each in files.items()}
+    return Delivery(fingerprint, counts, stamp, unread, undeclared, fewest)
+
+
+def name_in(area: LandingArea, path: Path) -> str:
+    """A file's name in messages and in `source_file`: relative to the landing area. Bytes that are not UTF-8 are escaped."""
+    return os.fsencode(path.relative_to(area.root).as_posix()).decode(errors="backslashreplace")
+
+
+def not_read(names: Sequence[str], form: Format) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more} {'is' if len(names) == 1 else 'are'} not read, only {', '.join(form.endings)}"
+
+
+def _header(contents: FileContents, form: Format, fields: Sequence[Field]) -> Header:
+    return header_of(form.names(contents.header), fields)
+
+
+def _fault(area: LandingArea, file: Path, contents: FileContents, form: Format, fields: Sequence[Field]) -> str:
+    """Why a file cannot be used; "" if it can."""
+    if ":" in file.name:
+        return "has a colon in its name, with which Spark cannot read it. Rename it"
+    if any("\udc80" <= letter <= "\udcff" for letter in str(file)):  # how Python holds bytes of other encodings
+        return "has a name that is not UTF-8. Rename it"
+    if contents.longest_line > area.max_line_bytes:
+        return f"has a line of {contents.longest_line} bytes, more than BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
+    return contents.fault or (fault_of(_header(contents, form, fields), fields) if contents.header else "")

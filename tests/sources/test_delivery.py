@@ -1,0 +1,122 @@
+"""What a day's files come to: a delivery, or why it is not read."""
+
+import gzip
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from backfill_assets import Csv, Landing, Parquet, field
+from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from tests.deliveries import day
+from tests.sources.files import put
+
+HEADER = "country,cases\n"
+FIELDS = (field("country STRING", required=True), field("cases BIGINT", "cases", "confirmed"))
+CASES = Landing("cases", files="%m-%d-%Y.csv*", format=Csv(), fields=FIELDS)
+NAME = "cases/08-15-2019.csv"
+
+
+def delivered(source: Landing, root, **area) -> Delivery | SourceError:
+    return source.delivered(LandingArea(root, **area), [day(0)])[day(0)]
+
+
+ZSTD = bytes(pa.compress((HEADER + "a,1\n").encode(), "zstd", asbytes=True))
+FILES = {
+    "rows": (NAME, HEADER + "a,1\nb,2\n", 2),
+    "a byte order mark and other line ends": (NAME, "\ufeff" + HEADER.strip() + "\r\na,1\r\n", 1),
+    "a last row that no line feed ends": (NAME, HEADER + 'a,1\n"b",2', 2),
+    "only a header": (NAME, HEADER, 0),
+    "only a header that no line feed ends": (NAME, HEADER.strip(), 0),
+    "packed with gzip": (f"{NAME}.gz", gzip.compress((HEADER + "a,1\n").encode()), 1),
+    "packed with zstd": (f"{NAME}.zst", ZSTD, 1),
+    "two packed files in one": (f"{NAME}.zst", ZSTD + bytes(pa.compress(b"b,2\n", "zstd", asbytes=True)), 2),
+    "a name of before": (NAME, "confirmed,country\n1,a\n", 1),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "rows"), FILES.values(), ids=FILES)
+def test_the_rows_of_a_file_are_counted_without_its_header(tmp_path, name, text, rows):
+    put(tmp_path, name, text)
+    delivery = delivered(CASES, tmp_path)
+    assert isinstance(delivery, Delivery)
+    assert delivery.files == {name: rows}
+
+
+FAULTS = {
+    "half a row": (NAME, HEADER + "a,1\nb", "is cut off"),
+    "half a quoted value": (NAME, HEADER + 'a,1\n"b,2', "is cut off"),
+    "half a packed file": (f"{NAME}.zst", ZSTD[:-3], "cannot be read to its end (Truncated compressed stream)"),
+    "another packing": (f"{NAME}.zst", gzip.compress(b"a"), "cannot be read to its end (ZSTD decompress failed"),
+    "another data set": (NAME, "poll,date\nx,y\n", "has no column country, which country needs"),
+    "a column twice": (NAME, "country,country\na,b\n", "has more than one column country"),
+    "nothing at all, of Parquet": ("cases/08-15-2019.parquet", b"", "cannot be read (Parquet file size is 0 bytes)"),
+    "text, of Parquet": ("cases/08-15-2019.parquet", b"a,b\n" * 9, "cannot be read (Parquet magic bytes not found in footer"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "why"), FAULTS.values(), ids=FAULTS)
+def test_a_file_that_cannot_be_used_fails_its_day_and_says_why(tmp_path, name, text, why):
+    put(tmp_path, name, text)
+    source = Landing("cases", files="%m-%d-%Y.parquet", format=Parquet()) if "parquet" in name else CASES
+    refused = delivered(source, tmp_path)
+    assert str(refused).startswith(f"the source for {day(0)} cannot be used: {name} {why}")
+
+
+def test_a_parquet_file_says_its_rows_and_its_columns(tmp_path):
+    path = put(tmp_path, "cases/2019-08-15.parquet", b"")
+    pq.write_table(pa.table({"country": ["a", "b"], "iso": [1, 2]}), path)
+    delivery = delivered(Landing("cases", format=Parquet(), fields=FIELDS[:1]), tmp_path)
+    assert isinstance(delivery, Delivery)
+    assert (delivery.files, delivery.undeclared) == ({"cases/2019-08-15.parquet": 2}, ["iso"])
+
+
+def test_columns_that_nobody_declared_are_named(tmp_path):
+    put(tmp_path, NAME, "country,ISO3,cases,UID\na,b,1,c\n")
+    delivery = delivered(CASES, tmp_path)
+    assert isinstance(delivery, Delivery)
+    assert delivery.undeclared == ["ISO3", "UID"]
+    assert CASES.described(LandingArea(tmp_path), day(0))[-1] == "not declared: ISO3, UID"
+
+
+def test_files_that_are_of_no_day_are_named(tmp_path):
+    for name in (NAME, "cases/README.md", "cases/08-15-2019 (1).csv", "cases/old/08-15-2019.csv", "other/08-15-2019.csv"):
+        put(tmp_path, name)
+    others = ["cases/08-15-2019 (1).csv", "cases/README.md", "cases/old/08-15-2019.csv"]
+    assert CASES.unmatched(LandingArea(tmp_path)) == others
+
+
+def test_a_file_that_was_written_just_now_is_left_alone_until_it_has_settled(tmp_path):
+    file, source = put(tmp_path, NAME, HEADER + "a,1\n"), Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
+    os.utime(file, (1000, 1000))
+    waiting = delivered(source, tmp_path, clock=lambda: 1010.0)
+    assert isinstance(waiting, StillWritten)
+    assert str(waiting) == (
+        f"the source for {day(0)} is still being written: {NAME} was written 10 s ago, and is read once it has been unchanged "
+        "for 60 s"
+    )
+    assert isinstance(delivered(source, tmp_path, clock=lambda: 1061.0), Delivery)
+
+
+def test_files_without_their_marker_are_left_alone_until_it_is_written(tmp_path):
+    put(tmp_path, "cases/2019-08-15/a.csv", HEADER + "a,1\n")
+    source = Landing("cases", format=Csv(), marker="_SUCCESS")
+    waiting = delivered(source, tmp_path)
+    assert isinstance(waiting, StillWritten)
+    assert "cases/2019-08-15/a.csv has no _SUCCESS beside it yet" in str(waiting)
+    put(tmp_path, "cases/2019-08-15/_SUCCESS", "")
+    assert isinstance(delivered(source, tmp_path), Delivery)
+
+
+def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):
+    put(tmp_path, "landing/cases/2019-08-15.csv", HEADER + "a;1\n")
+    os.utime(tmp_path / "landing/cases/2019-08-15.csv", (1000, 1000))
+    area = LandingArea(tmp_path / "landing", tmp_path / "cache")
+    found = {}
+    for delimiter in ",;":
+        source = Landing("cases", format=Csv(delimiter), fields=[field("country STRING", "country,cases", "country")])
+        found[delimiter] = source.delivered(area, [day(0)])[day(0)]
+    assert {delimiter: type(each) for delimiter, each in found.items()} == {",": Delivery, ";": Delivery}
+    assert [getattr(each, "undeclared", None) for each in found.values()] == [["cases"], []]

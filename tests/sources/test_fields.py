@@ -1,0 +1,70 @@
+"""What a file's columns are to those that its source declares, and which days lack which."""
+
+from datetime import date
+
+import pytest
+
+from backfill_assets.sources.fields import Header, eras, fault_of, field, header_of
+from backfill_assets.sources.landing import Landing
+from tests.deliveries import day, days
+
+CASES = (
+    field("country STRING", "Country_Region", "Country/Region", required=True),
+    field("cases BIGINT", "Confirmed", until=day(3)),
+    field("lat DOUBLE", "Lat", "Latitude", since=day(1)),
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "places", "missing", "unknown"),
+    [
+        (["Country_Region", "Confirmed", "Lat"], {"country": 0, "cases": 1, "lat": 2}, (), {}),
+        (["Confirmed", "Country/Region"], {"cases": 0, "country": 1}, ("lat",), {}),
+        (["Latitude", "ISO3", "Lat", "Country_Region"], {"lat": 2, "country": 3}, ("cases",), {"Latitude": 0, "ISO3": 1}),
+    ],
+    ids=["as declared", "older names in another order", "two names of one column, and one that nobody declared"],
+)
+def test_a_column_is_found_by_the_first_of_its_names(names, places, missing, unknown):
+    assert header_of(names, CASES) == Header(places, missing, unknown)
+
+
+def test_a_required_column_that_a_file_lacks_is_named_with_all_that_it_was_called():
+    assert fault_of(header_of(["Confirmed"], CASES), CASES) == (
+        "has no column Country_Region, also called Country/Region, which country needs"
+    )
+    assert fault_of(header_of(["Country/Region"], CASES), CASES) == ""
+
+
+def test_a_file_that_has_a_column_twice_is_refused():
+    assert fault_of(header_of(["Country_Region", "a", "a"], CASES), CASES) == "has more than one column a"
+
+
+def test_an_era_begins_where_a_column_comes_or_goes():
+    found = eras(CASES, days(0, 1, 2, 3, 4))
+    assert found == {("lat",): [day(0)], (): days(1, 2, 3), ("cases",): [day(4)]}
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        (lambda: field("cases"), "has no type"),
+        (lambda: field("cases BIGINT", since=date(2020, 2, 1), until=date(2020, 1, 1)), "2020-01-01 is before 2020-02-01"),
+        (lambda: Landing("a", fields=[field("a STRING"), field("a BIGINT", "b")]), "two columns are called a"),
+        (lambda: Landing("a", fields=[field("source_file STRING")]), "two columns are called source_file"),
+        (lambda: Landing("a", fields=[field("a STRING", "x"), field("b STRING", "x")]), "a and b are both read from x"),
+        (lambda: Landing("a", files=[]), "no pattern of files"),
+        (lambda: Landing("a", fewest=1.5), "at least 0 and at most 1, not 1.5"),
+    ],
+    ids=[
+        "no type",
+        "days in the wrong order",
+        "one name twice",
+        "a name that is taken",
+        "one place twice",
+        "no files",
+        "share",
+    ],
+)
+def test_a_declaration_that_cannot_be_meant_is_refused(declared, why):
+    with pytest.raises(ValueError, match=why):
+        declared()
