@@ -18,7 +18,6 @@ from backfill_assets.lake.delta_table import version_of
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.make import latest_builds, runs_by_partition
-from backfill_assets.plan.sources import unread_lines
 from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
 from backfill_assets.publish.channels import behind
 from backfill_assets.publish.reasons import Cause
@@ -26,6 +25,7 @@ from backfill_assets.publish.release_live import why_not_released
 from backfill_assets.pyproject import project_at
 from backfill_assets.setting_names import home_set_by
 from backfill_assets.settings import Settings
+from backfill_assets.step.sources import unread_lines
 from backfill_assets.workspace import open_workspace
 
 # A letter and a colour for each state, since not every terminal shows colours.

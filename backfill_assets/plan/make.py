@@ -19,11 +19,11 @@ from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.shadow import into
-from backfill_assets.plan.sources import era_lines
 from backfill_assets.plan.status import status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.delivered import delivered_for, file_names, unknown_names
 from backfill_assets.step.request import write_mode_refused
+from backfill_assets.step.sources import era_lines
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
