@@ -56,7 +56,7 @@ def run(plan_id: str, *, reason: str, force: bool, yes: bool, as_json: bool) -> 
         return code
     released_next = NEXT_RELEASE if restored and Releases(workspace.lake.root).newest() else ""
     newest = Releases(workspace.lake.root).newest()
-    staying = "; ".join(f"Readers of {each}" for each in behind(workspace.lake.root, newest))
+    staying = "; ".join(f"The channel {each}" for each in behind(workspace.lake.root, newest))
     readers = left_with_plan(plan, workspace) or staying or released_next
     outdated = outdated_lines(left.outdated, workspace.settings.ask_above_days)
     for line in [*text.ending_lines(plan.id, decisions), readers, not_reported, *outdated]:

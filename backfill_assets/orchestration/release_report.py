@@ -41,7 +41,7 @@ def evaluation(failures: list[str], staying: list[str], reasons: Iterable[Reason
 def described(failures: list[str], staying: list[str]) -> str:
     """What the check says."""
     if not failures:
-        return " ".join(["No failed day keeps live from being released.", *(f"Readers of {each}." for each in staying)])
+        return " ".join(["No failed day keeps live from being released.", *(f"The channel {each}." for each in staying)])
     return (
         f"Live is not released, and readers get the release before it. {'; '.join(failures)}. Build these days, or release "
         "live in spite of them: `backfill release --reason ...`."

@@ -138,7 +138,7 @@ def changes(table: str, rebuilt: Builds, live: Builds) -> Line:
     rows = sum(build.rows for build in rebuilt.values())
     before = sum(live[day].rows for day in rebuilt if day in live)
     figures = (
-        f"{len(rebuilt)} days: {len(changed)} changed, {len(rebuilt) - len(changed) - len(new)} as in live, {len(new)} new; "
+        f"{len(rebuilt)} day(s): {len(changed)} changed, {len(rebuilt) - len(changed) - len(new)} as in live, {len(new)} new; "
         f"{before:,} rows become {rows:,} ({rows - before:+,})"
     )
     return _line("changes", table, figures, [])

@@ -123,5 +123,5 @@ def test_changes_are_counted_by_fingerprints():
     line = changes(TABLE, now, builds(0, rows=4) | builds(1, rows=5) | {day(5): build(5)})
     assert (line.outcome, line.figures) == (
         Outcome.PASSED,
-        "3 days: 1 changed, 1 as in live, 1 new; 9 rows become 20 (+11)",
+        "3 day(s): 1 changed, 1 as in live, 1 new; 9 rows become 20 (+11)",
     )
