@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +13,16 @@ import pytest
 from backfill_assets.calendar import between
 from backfill_assets.cli.publish_story import PUBLISH, RIGHT
 from backfill_assets.cli.story_steps import Command
+from backfill_assets.errors import UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import servers_record
+from backfill_assets.verify.checklist import Outcome
+from backfill_assets.verify.verdicts import Verdicts
 from tests.journeys.servers import environment_alone
 from tests.journeys.station import FIRST, TIMEOUT_S
-from tests.world import OUTAGES, differing_days
+from tests.world import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_days
 
 LAST = date(2019, 8, 21)
 
@@ -62,6 +65,21 @@ def test_every_step_is_played_and_ends_as_the_story_says(story):
 def test_the_wrong_rule_is_named_by_verify_and_by_the_refusal_to_publish(story):
     assert f"Failed: drift {OUTAGES}.customers: " in story.printed
     assert re.search(rf"The verdict on plan \w+ is that it failed: drift {OUTAGES}.customers", story.printed)
+
+
+def test_the_wrong_rule_fails_that_line_alone_and_is_neither_accepted_nor_in_live(story):
+    root = str(story.folder / ".backfill" / "lake")
+    (wrong,) = set(re.findall(r"The verdict on plan (\w+) is that it failed", story.printed))
+    verdict = Verdicts(root).newest(wrong)
+    assert verdict
+    failed = [line.name for line in verdict.lines if line.outcome == Outcome.FAILED]
+    assert failed == [f"drift {OUTAGES}.customers"]
+    with pytest.raises(UsageError, match="Nothing was accepted"):
+        Verdicts(root).accept(wrong, failed, who="ann", reason="it looks right", at=datetime.now(UTC))
+    before, published = (Releases(root).get(number).tables for number in (1, 2))
+    # What was published in the end is the only commit that the tables had.
+    commits = {name: published[name].version - before[name].version for name in (OUTAGES, DAILY, DAILY_V2, HISTORY)}
+    assert (commits[OUTAGES], max(commits.values())) == (1, 1)
 
 
 def test_readers_got_the_seven_days_then_the_mended_rule_and_then_what_was_before(story):
