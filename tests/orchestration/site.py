@@ -94,7 +94,7 @@ def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iter
     world = _world(root, session)
     for n in range(4):
         world.write(day(n), arriving(n, *range(20), began=n))
-    with _opened(world, session, *errors) as site:
+    with opened(world, *errors) as site:
         yield site
 
 
@@ -102,8 +102,7 @@ def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iter
 def copied(site: Site, root: Path) -> Iterator[Site]:
     """Lake, landing area and Dagster's records of a site at which nothing is at work, once more, to be changed."""
     shutil.copytree(site.world.root.parent, root, dirs_exist_ok=True)
-    session = site.world.spark()
-    with _opened(_world(root, session), session) as copy:
+    with opened(_world(root, site.world.spark())) as copy:
         yield copy
 
 
@@ -112,8 +111,9 @@ def _world(root: Path, session: SparkSession) -> World:
 
 
 @contextmanager
-def _opened(world: World, session: SparkSession, *errors: BaseException) -> Iterator[Site]:
-    defs = definitions_of(world.workspace, sharing(session, list(errors)))
+def opened(world: World, *errors: BaseException) -> Iterator[Site]:
+    """A code location on this world, with Dagster's records beside the lake."""
+    defs = definitions_of(world.workspace, sharing(world.spark(), list(errors)))
     folder = str(world.root.parent)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)

@@ -12,8 +12,8 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.deliveries import arriving, day, days
-from tests.orchestration.site import Site, copied, delivered
-from tests.world import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES
+from tests.orchestration.site import Site, delivered, opened
+from tests.world import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World
 
 
 @pytest.fixture
@@ -22,18 +22,10 @@ def site(tmp_path, spark) -> Iterator[Site]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory, spark) -> Iterator[Site]:
-    """Four days, built. Read only."""
-    with delivered(tmp_path_factory.mktemp("good"), spark) as made:
-        made.run()
-        yield made
-
-
 @pytest.fixture
-def built(good: Site, tmp_path) -> Iterator[Site]:
-    """The same four days, to be changed."""
-    with copied(good, tmp_path) as made:
+def built(built: World) -> Iterator[Site]:
+    """Four days of every table, which no run that Dagster knows of has built."""
+    with opened(built) as made:
         yield made
 
 
