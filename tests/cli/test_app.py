@@ -120,7 +120,7 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
     ("days", "message"),
     [
         pytest.param("2019-08-20..2019-08-15", "is reversed", id="a reversed range"),
-        pytest.param("2018-01-01..2018-01-02", "which runs from 2019-08-15 to 2019-10-13", id="days the sample has not"),
+        pytest.param("2018-01-01..2018-01-02", "holds 2019-08-15 to 2019-10-13, not all of 2018", id="days the sample has not"),
         pytest.param("yesterday", "'yesterday' is not a day", id="no day at all"),
     ],
 )
