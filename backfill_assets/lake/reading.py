@@ -35,7 +35,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class RowsOfSeveral:
-    """The rows of all `parts`; columns that one of them lacks are null there."""
+    """The rows of all `parts`, which have the same columns."""
 
     parts: Sequence[Rows]
 
@@ -45,12 +45,15 @@ class RowsOfSeveral:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         frames = [part.rows(spark) for part in self.parts]
-        return reduce(lambda all_, frame: all_.unionByName(frame, allowMissingColumns=True), frames)
+        return reduce(lambda all_, frame: all_.unionByName(frame), frames)
 
 
 @dataclass(frozen=True)
 class SliceReader:
-    """The rows of a slice of the table in `folder`; `columns` are the declared ones. Delta reads more than `max_paths`."""
+    """The rows of a slice of the table in `folder`, in the declared `columns`, whatever columns the table has: those are of all
+    its days, and which of its days were built again must not show in what is computed from one. Columns that it lacks are
+    null. Delta reads more than `max_paths`.
+    """
 
     folder: str
     slice: Slice
@@ -75,18 +78,29 @@ class SliceReader:
         return sum(file.size for file in self._files)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """None, in the declared columns, where there is no table yet."""
+        """No rows where there is no table yet."""
+        declared = schema_of(spark, self.columns)
         if self._table is None:
-            return spark.createDataFrame([], self.columns)
+            return spark.createDataFrame([], declared)
+        stored = StructType.fromJson(json.loads(self._table.schema().to_json()))
         if self._table.protocol().min_reader_version > 1 or not self._are_plain():
             frame = spark.read.format("delta").option("versionAsOf", self.slice.version).load(self.folder)
-            return frame.where(self.slice.condition)
-        schema = StructType.fromJson(json.loads(self._table.schema().to_json()))
-        return read_files(spark, self.folder, self._files, self.slice.column, schema)
+            return _declared(frame.where(self.slice.condition), stored, declared)
+        return _declared(read_files(spark, self.folder, self._files, self.slice.column, stored), stored, declared)
 
     def _are_plain(self) -> bool:
         """Whether there are few files, and each path lies in the table and names its day, as our writes and Delta's do."""
         return len(self._files) <= self.max_paths and all(_names_its_day(self._files, self.slice.column))
+
+
+def _declared(rows: DataFrame, stored: StructType, declared: StructType) -> DataFrame:
+    has = {name.lower() for name in stored.names}  # neither Spark nor Delta tells upper and lower case apart
+    return rows.select(
+        *[
+            (F.col(f"`{each.name}`") if each.name.lower() in has else F.lit(None).cast(each.dataType)).alias(each.name)
+            for each in declared
+        ]
+    )
 
 
 def _names_its_day(files: Iterable[DataFile], column: str) -> Iterable[bool]:

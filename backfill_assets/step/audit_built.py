@@ -19,7 +19,6 @@ from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
 from backfill_assets.step.audit import Audited, audit
-from backfill_assets.step.changed_in_place import declared_rows
 from backfill_assets.step.judge import verdicts_of
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.rows import Computed
@@ -86,7 +85,7 @@ def _audited(
     table: Table, rows_of: Slice, builds: Latest, workspace: Workspace, spark: Callable[[], SparkSession]
 ) -> dict[date, Audited]:
     session = spark()
-    rows = declared_rows(table, rows_of, workspace, session)
+    rows = workspace.lake.reader(rows_of, table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
     nothing = FileCommit(workspace.lake.path(table.name), table.partition_by, [], "")
     return audit(table, Computed(rows, nothing, faults), rows_of.days, builds)
@@ -110,10 +109,12 @@ def _judged(build: Build, audited: Audited, table: Table, request: StepRequest, 
     Its fingerprint is that which the rows were held against; empty where they could not be. Then what an earlier audit found
     (`differing`) still stands.
     """
-    # Of other code, or without a column, rows have another fingerprint although nobody changed them.
-    comparable = build.code_version == table.version and not audited.profile.schema_mismatches
-    if comparable and audited.profile.fingerprint != build.fingerprint:
-        why = f"{ROWS_DIFFER}: {audited.profile.fingerprint} instead of {build.fingerprint}"
+    # Of other code, or with other columns, rows have another fingerprint although nobody changed them.
+    profile = audited.profile
+    same_columns = not (build.nulls and profile.nulls) or build.nulls.keys() == profile.nulls.keys()
+    comparable = build.code_version == table.version and same_columns and not profile.schema_mismatches
+    if comparable and profile.fingerprint != build.fingerprint:
+        why = f"{ROWS_DIFFER}: {profile.fingerprint} instead of {build.fingerprint}"
     else:
         why = ("" if comparable else differing.get((build.table, build.day), "")) or audited.why()
     fingerprint = build.fingerprint if comparable else ""

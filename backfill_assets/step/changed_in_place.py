@@ -7,10 +7,9 @@ comes out as it was accepted: whoever forces a day wants its rows right, whateve
 from collections.abc import Collection, Mapping
 from datetime import date
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from backfill_assets.lake.lost_files import unreadable_files
-from backfill_assets.lake.reading import schema_of
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import profiles
@@ -42,13 +41,6 @@ def _fingerprints(
 ) -> dict[date, str]:
     if not days:
         return {}
-    rows = declared_rows(table, Slice(table.name, table.partition_by, tuple(days), version), workspace, spark)
+    rows = workspace.lake.reader(Slice(table.name, table.partition_by, tuple(days), version), table.columns).rows(spark)
     measured = profiles(rows, day=table.partition_by, about=None, measures={}, samples={})
     return {day: profile.fingerprint for day, profile in measured.items()}
-
-
-def declared_rows(table: Table, rows_of: Slice, workspace: Workspace, spark: SparkSession) -> DataFrame:
-    """The rows of a slice, in the declared columns that they have: others stay in a table until the last day that has them is
-    built again."""
-    rows = workspace.lake.reader(rows_of, table.columns).rows(spark)
-    return rows.select(*[f"`{name}`" for name in schema_of(spark, table.columns).names if name in rows.columns])

@@ -90,7 +90,7 @@ def _written(
         if without_day:
             yield Computed(rows, commit, [_without_day(column, without_day)])
             return
-        after = _added(rows, before.rows(new.sparkSession)) if append_as else rows
+        after = rows.unionByName(before.rows(new.sparkSession)) if append_as else rows
         yield Computed(after, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
@@ -126,9 +126,3 @@ def _by_arrow(table: Table, new: DataFrame, folder: str) -> tuple[dict[date, Day
         samples=list(table.samples),
     )
     return profiles, write_table(without_figures(rows), folder, table.partition_by)
-
-
-def _added(rows: DataFrame, before: DataFrame) -> DataFrame:
-    """`rows` and those that the days hold `before`, which may lack a column that is new, and have one that is not declared."""
-    declared = before.select(*[name for name in before.columns if name in rows.columns])
-    return rows.unionByName(declared, allowMissingColumns=True)

@@ -12,7 +12,7 @@ from backfill_assets.lake.columns import delta_schema
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write
-from backfill_assets.lake.reading import SliceReader
+from backfill_assets.lake.reading import SliceReader, schema_of
 from backfill_assets.lake.recovery import builds_of
 from backfill_assets.lake.slice import Slice, files_of
 from tests.lake.one_table import AT, COLUMNS, DAYS, FIRST, FOURTH, NAME, SECOND, THIRD, Given, accepted, ordered, row
@@ -108,9 +108,18 @@ def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given, 
     given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING", append_as=append_as)
     given.commit((3, THIRD), days=(THIRD,), columns="n INT, day DATE")  # one that lacks it, in another order
     assert DeltaTable(given.folder).version() == 2
-    rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "").rows(given.spark)
+    rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "day DATE, n INT, z STRING").rows(given.spark)
     assert ordered(rows.collect()) == [(FIRST, 1, None), (SECOND, 2, "x"), (THIRD, 3, None)]
     assert rows.schema == given.spark.read.format("delta").load(given.folder).schema
+
+
+@pytest.mark.parametrize("max_paths", [500, 0], ids=["as files", "by Delta"])
+def test_a_slice_is_read_in_the_declared_columns_whatever_columns_its_table_has(given, max_paths):
+    """What a table's function is given must not depend on which other days of its inputs were built again."""
+    given.commit((FIRST, 1, "x"), columns="day DATE, n INT, z STRING", days=(FIRST,))
+    declared = "Z STRING, new ARRAY<INT>, day DATE"  # that which other days have in no column, and in another order
+    rows = SliceReader(given.folder, Slice(NAME, "day", (FIRST,), 0), declared, max_paths).rows(given.spark)
+    assert (rows.schema, [tuple(r) for r in rows.collect()]) == (schema_of(given.spark, declared), [("x", None, FIRST)])
 
 
 def test_a_column_that_is_not_declared_any_more_goes_with_the_last_day_that_was_built_with_it(given):
