@@ -8,6 +8,7 @@ everything without a path of its own is in its `.backfill`.
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import date
 from pathlib import Path
@@ -89,12 +90,12 @@ class Settings(BaseSettings):
     def _places(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {name: value for name, value in values.items() if value != ""}
         folder, project = project_at(values.pop("start", None) or Path.cwd())
-        home = folder / Path(values.get("home", ".backfill")).expanduser()
+        home = _absolute(folder, values.get("home", ".backfill"))
         lake = str(values.get("lake", home / "lake"))
         paths = {
             "home": home,
-            "lake": lake if "://" in lake else str(folder / Path(lake).expanduser()),
-            "landing": folder / Path(values.get("landing", home / "landing")).expanduser(),
+            "lake": lake if "://" in lake else str(_absolute(folder, lake)),
+            "landing": _absolute(folder, values.get("landing", home / "landing")),
         }
         return {"project": project} | values | paths
 
@@ -103,9 +104,10 @@ class Settings(BaseSettings):
     def _opens(cls, lake: str) -> str:
         if has_password(lake):
             raise ValueError("its address has a password, which logs and the UI would show: set the store's own variables")
-        wrong = sorted(set(lake) & set("[]^|\\")) + re.findall("%[0-9A-Fa-f]{2}", lake)
+        wrong = re.findall(r"%[0-9A-Fa-f]{2}|[\[\]{}^|\\\x00-\x1f]", lake)
         if wrong and "://" not in lake:
-            raise ValueError(f"Delta tables cannot be opened in a folder with {' '.join(wrong)} in its path")
+            shown = " ".join(each if each.isprintable() else repr(each) for each in sorted(set(wrong)))
+            raise ValueError(f"Delta tables cannot be opened in a folder with {shown} in its path")
         return lake
 
     @model_validator(mode="after")
@@ -136,6 +138,11 @@ class Settings(BaseSettings):
     @property
     def dagster_home(self) -> Path:
         return self.home / "dagster"
+
+
+def _absolute(folder: Path, path: str | Path) -> Path:
+    # Without `..`, for Spark names files so; links are left, for what they lead to may change.
+    return Path(os.path.abspath(folder / Path(path).expanduser()))  # noqa: PTH100
 
 
 def read_settings(start: Path | None = None, *, remembered: bool = True, **given: Any) -> Settings:

@@ -74,6 +74,23 @@ def test_without_a_value_every_place_lies_under_home(tmp_path):
     )  # fmt: skip
 
 
+def test_places_are_absolute_paths_without_dots_wherever_a_command_is_typed(tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "pyproject.toml").write_text('[tool.backfill]\nproject = "shop"\n')
+    (tmp_path / "project" / "below").mkdir()
+    found = read_settings(tmp_path / "project" / "below", home="./home", lake="../x/../lake", landing="../deliveries/")
+    assert (found.home, found.lake, found.landing) == (
+        tmp_path / "project" / "home", str(tmp_path / "lake"), tmp_path / "deliveries",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "letters"), [("lake{1}", "{ }"), ("la\tke", r"'\t'"), ("a[b]%20", "%20 [ ]"), ("a\\b", "\\")])
+def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, letters):
+    with pytest.raises(SettingsError) as refused:
+        read_settings(lake=str(tmp_path / name))
+    assert f"Delta tables cannot be opened in a folder with {letters} in its path" in str(refused.value)
+
+
 def test_a_lake_may_be_an_object_store():
     assert read_settings(lake="s3a://bucket/lake").lake == "s3a://bucket/lake"
 
