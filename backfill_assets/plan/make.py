@@ -24,6 +24,7 @@ from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.delivered import delivered_for, file_names, unknown_names
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.step.sources import era_lines
+from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.workspace import Workspace
@@ -72,7 +73,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
     columns = chain(*column_lines(workspace, tables, plan.chunks).values(), _era_lines(plan, tables))
-    _refuse_unknown_files(plan, tables, workspace, builds)
+    _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
     expected = estimate(plan.partitions(), builds.computed.values(), len(plan.chunks))
@@ -90,7 +91,7 @@ def _unusable(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds:
     }
 
 
-def _refuse_unknown_files(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest) -> None:
+def _refuse_unknown_names(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds: Latest) -> None:
     """UsageError for a name to accept that no delivery of the planned days has, and none that they were built from had.
 
     What a delivery that cannot be used holds is not known: beside one, every name is taken.
@@ -100,11 +101,11 @@ def _refuse_unknown_files(plan: Plan, tables: Iterable[Table], workspace: Worksp
         of_table = file_names(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted)
         if of_table is None:
             return
-        names |= of_table
+        names |= of_table | types_of(table.columns).keys()
     if unknown := unknown_names(accept, names):
         raise UsageError(
-            f"--accept {unknown[0]} is no file that the planned days have, or were last built from. Nothing was planned."
-            f"{did_you_mean(unknown[0], names)} Files are named from the landing area on, as orders/2024-06-01.jsonl."
+            f"--accept {unknown[0]} is no column, and no file that the planned days have or were last built from. Nothing was "
+            f"planned.{did_you_mean(unknown[0], names)} Files are named from the landing area on, as orders/2024-06-01.jsonl."
         )
 
 

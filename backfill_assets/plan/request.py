@@ -50,7 +50,7 @@ class PlanOptions:
     spark_conf: Mapping[str, str] = option(
         dict, "Spark settings for this plan only (resources, shuffles, joins, memory), as spark.sql.shuffle.partitions=64."
     )
-    accept: str = option("", "Files of the landing area that may be empty or missing, by name, separated by commas.")
+    accept: str = option("", "Files that may be empty, gone or far shorter, and columns that may be null: names, with commas.")
     reason: str = option("", "Why; kept with every day that is built.")
 
     def __post_init__(self) -> None:

@@ -21,4 +21,5 @@ class DayProfile:
     repeated_keys: int = 0
     schema_mismatches: Sequence[str] = ()
     trailing_rows: Sequence[int] = ()
+    filled_before: Sequence[str] = ()
     compared_rows: Mapping[str, int] = field(default_factory=dict)

@@ -28,6 +28,18 @@ def types_as_declared() -> Rule:
     return Rule("types_as_declared", "Columns and types are the declared ones.", judge)
 
 
+def columns_still_filled() -> Rule:
+    """No column is null in all rows of a day of which the accepted rows had values: every table with a source has this rule."""
+
+    def judge(day: DayProfile) -> Judged:
+        empty = [name for name in day.filled_before if day.rows and day.nulls.get(name, 0) == day.rows]
+        advice = f" If that is right, accept it: --accept {','.join(empty)}"
+        message = f"{', '.join(empty)} null in all {day.rows:,} rows, and had values in the accepted ones.{advice}"
+        return not empty, message if empty else "no column lost its values", {"columns": len(empty)}
+
+    return Rule("columns_still_filled", "No column loses all its values from one delivery of a day to the next.", judge)
+
+
 def rows_between(*, at_least: int = 0, at_most: int | None = None) -> Rule:
     """The day has this many rows."""
     if at_least <= 0 and at_most is None:

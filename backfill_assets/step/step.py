@@ -25,6 +25,7 @@ from backfill_assets.step.commit import commit_days
 from backfill_assets.step.due import Due, days_due
 from backfill_assets.step.errors_of_days import described, may_be_of_days
 from backfill_assets.step.failed import failed_partitions
+from backfill_assets.step.filled import filled_before
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.read import read_inputs
@@ -154,7 +155,8 @@ class Step:
         spark = self.spark()
         read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
         with compute_days(table, due.compute, request, workspace, spark=spark, read=read, version=start.version) as rows:
-            audited = audit(table, rows, due.compute, start.builds)
+            filled = filled_before(table, due.compute, request.accept, workspace)
+            audited = audit(table, rows, due.compute, start.builds, filled)
             due = replace(due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)})
             judgements = judge_days(table, due, audited, accepted)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)

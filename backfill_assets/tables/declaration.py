@@ -15,7 +15,7 @@ from typing import Any
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
-from backfill_assets.quality.rules import types_as_declared
+from backfill_assets.quality.rules import columns_still_filled, types_as_declared
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.sources.protocol import Source
 from backfill_assets.tables.columns import refuse_wrong_columns
@@ -143,7 +143,8 @@ def table(
     unusable owners and tags, and a function or a rule whose changes no version by itself would show.
     """
     refuse_unusable_labels(name, owners, tags or {})
-    every_rule = (types_as_declared(), *rules)
+    sources = [read for read in reads.values() if not isinstance(read, Window | SliceDays | Table)]
+    every_rule = (types_as_declared(), *([columns_still_filled()] if sources else []), *rules)
     refuse_unusable_rules(name, every_rule)
     tables = [argument for argument, read in reads.items() if isinstance(read, Table)]
     if tables:
@@ -163,8 +164,7 @@ def table(
         )
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-
-    if sum(not isinstance(read, Window | SliceDays) for read in reads.values()) > 1:
+    if len(sources) > 1:
         raise ValueError(f"{name} reads two sources; a day's delivery is one: read each in a table of its own")
 
     def declare(compute: Callable[..., Any]) -> Table:

@@ -100,8 +100,9 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
         return
     assert isinstance(done.exception, UsageError)
     assert str(done.exception) == (
-        f"--accept {unknown} is no file that the planned days have, or were last built from. Nothing was planned. Did you mean "
-        "outage_events/2019-09-03.jsonl? Files are named from the landing area on, as orders/2024-06-01.jsonl."
+        f"--accept {unknown} is no column, and no file that the planned days have or were last built from. Nothing was "
+        "planned. Did you mean outage_events/2019-09-03.jsonl? Files are named from the landing area on, as "
+        "orders/2024-06-01.jsonl."
     )
     assert not (tmp_path / "lake").exists()
 

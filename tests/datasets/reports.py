@@ -1,8 +1,9 @@
 """The case reports on a lake of a test's own, and what DuckDB makes of the same files."""
 
 import gzip
+import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ class Reports:
     root: Path
     calendar: Calendar
     spark: Callable[[], SparkSession]
+
+    def copied(self, to: Path) -> "Reports":
+        """The same lake and landing area once more, to be changed."""
+        shutil.copytree(self.root, to / "copied")
+        return replace(self, root=to / "copied")
 
     @property
     def landing(self) -> Path:

@@ -39,12 +39,13 @@ def test_only_the_days_of_other_files_and_what_is_read_from_them_change(replayed
 
 def test_in_the_end_every_table_is_the_oracles(replayed):
     reports, _ = replayed
-    database = oracle(sorted((reports.landing / "case_reports").iterdir()), FIRST_DAY, LAST_DAY)
-    for name, table in {STAGING: "staging", FEATURES: "features"}.items():
-        expected = database.execute(f"SELECT * FROM {table}")
-        columns = [column[0] for column in expected.description]
-        assert reports.rows(name, *columns) == sorted(expected.fetchall(), key=repr)
-    assert database.execute("SELECT count(*) FROM cells").fetchall() == [(len(reports.rows(RAW, "report_day")),)]
+    files = sorted((reports.landing / "case_reports").iterdir())
+    with oracle(files, FIRST_DAY, LAST_DAY) as database:
+        for name, table in {STAGING: "staging", FEATURES: "features"}.items():
+            expected = database.execute(f"SELECT * FROM {table}")
+            columns = [column[0] for column in expected.description]
+            assert reports.rows(name, *columns) == sorted(expected.fetchall(), key=repr)
+        assert database.execute("SELECT count(*) FROM cells").fetchall() == [(len(reports.rows(RAW, "report_day")),)]
 
 
 def test_nothing_is_due_in_the_end_and_all_times_could_be_read(replayed):

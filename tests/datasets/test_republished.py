@@ -13,6 +13,7 @@ from backfill_assets.datasets.case_reports.tables import FIRST_DAY, LAST_DAY, TA
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import State, status_of
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
 
@@ -48,9 +49,11 @@ def build(reports: Reports, builds: Latest, table: str, day: date, number: int) 
     delivery = source.delivered(workspace.area, [day])[day] if source else None
     made = Build(table, day, "accepted", f"run{number}", declared.version, fingerprint=f"{table} {day} {number}")
     inputs = tables_read(declared, day, builds.accepted, workspace.calendar)
-    of_source = {"delivered": delivery.fingerprint, "files": delivery.files} if delivery else {}
+    if source:
+        assert isinstance(delivery, Delivery)
+        made = replace(made, delivered=delivery.fingerprint, files=delivery.files)
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
-    builds.add([replace(made, inputs=inputs, at=at, rules=declared.rules_version, **of_source)])
+    builds.add([replace(made, inputs=inputs, at=at, rules=declared.rules_version)])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""Reports that are broken in the ways that real ones were: refused with the figures, the version before intact, or accepted.
+
+Steps on Spark: that a refusal leaves the committed rows, and an acceptance is recorded with its reason, no pure test shows.
+"""
+
+import csv
+import gzip
+import io
+from datetime import date
+
+import pytest
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.datasets.case_reports.sample import deliver
+from backfill_assets.lake.record import SCHEMA
+from backfill_assets.plan.status import State
+from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
+
+DAYS = Calendar(date(2020, 2, 28), date(2020, 3, 1))
+DAY = DAYS.last
+FILE = "case_reports/03-01-2020.csv.gz"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, spark) -> Reports:
+    reports = Reports(tmp_path_factory.mktemp("reports"), DAYS, lambda: spark)
+    deliver(reports.landing)
+    for file in (reports.landing / "case_reports").iterdir():
+        if file.name[:10] not in {f"{day:%m-%d-%Y}" for day in DAYS.days()}:
+            file.unlink()
+    reports.run()
+    return reports
+
+
+def text(reports: Reports) -> str:
+    return gzip.decompress((reports.landing / FILE).read_bytes()).decode()
+
+
+def without_values(lines: str, column: str) -> str:
+    header, *rows = csv.reader(lines.splitlines())
+    at, written = header.index(column), io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([header, *([*row[:at], "", *row[at + 1 :]] for row in rows)])
+    return written.getvalue()
+
+
+BROKEN = {
+    "a file with only a header": (
+        lambda lines: lines.splitlines()[0] + "\n",
+        f"the source for {DAY} may be incomplete: {FILE} has no lines. The day stays as it was.",
+    ),
+    "a file cut short at a line": (
+        lambda lines: "\n".join(lines.splitlines()[:40]) + "\n",
+        f"the source for {DAY} may be incomplete: {FILE} has 39 lines, and all files of the day had 125. The day stays",
+    ),
+    "a file cut short within a line": (
+        lambda lines: lines.rstrip()[:-25],
+        f"the source for {DAY} cannot be used: {FILE} is cut off",
+    ),
+    "a file of another data set": (
+        lambda lines: "poll,pollster,share\n" + "1,a,0.5\n" * 125,
+        f"the source for {DAY} cannot be used: {FILE} has no column Country_Region, also called Country/Region, which country",
+    ),
+    "a column that turned null": (
+        lambda lines: without_values(lines, "Latitude"),
+        "columns_still_filled: latitude null in all 125 rows, and had values in the accepted ones. If that is right, accept "
+        "it: --accept latitude",
+    ),
+    "counts that are no numbers": (
+        lambda lines: "\n".join([lines.splitlines()[0], *["Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1"] * 125]),
+        "columns_still_filled: confirmed, deaths, recovered null in all 125 rows",
+    ),
+}
+
+
+@pytest.mark.parametrize(("broken", "why"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_report_is_refused_and_the_version_before_stays(built, tmp_path, broken, why):
+    reports = built.copied(tmp_path)
+    before = reports.rows(RAW, "report_day", "country", "confirmed")
+    (reports.landing / FILE).write_bytes(gzip.compress(broken(text(reports)).encode()))
+    reports.run(run="broken")
+    last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]
+    assert (last.outcome, last.message[: len(why)]) == ("failed", why)
+    assert ("unparsed_at_most: unreadable: confirmed 125 of 125" in last.message) == ("confirmed" in why)
+    assert reports.rows(RAW, "report_day", "country", "confirmed") == before
+    assert reports.states(RAW)[RAW] == {State.UP_TO_DATE: DAYS.days()[:-1], State.FAILED: [DAY]}
+    assert reports.due(STAGING, FEATURES) == {STAGING: [], FEATURES: []}
+
+
+@pytest.mark.parametrize(
+    ("broken", "accept"),
+    [
+        (BROKEN["a file cut short at a line"][0], FILE),
+        (BROKEN["a column that turned null"][0], "latitude"),
+    ],
+    ids=["far fewer lines", "a column without values"],
+)
+def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(built, tmp_path, broken, accept):
+    reports = built.copied(tmp_path)
+    (reports.landing / FILE).write_bytes(gzip.compress(broken(text(reports)).encode()))
+    reports.run(run="accepting", accept=accept, reason="as it was published")
+    build = reports.workspace.lake.latest({RAW: [DAY]}, SCHEMA.names).accepted[RAW, DAY]
+    assert (build.run, build.accept, build.reason) == ("accepting", accept, "as it was published")
+    assert reports.due() == {RAW: [], STAGING: [], FEATURES: []}
