@@ -85,8 +85,9 @@ def to_release(number: int, channel: str, *, reason: str, as_json: bool) -> int:
 
 
 def _then(releases: Releases, channel: str) -> str:
-    if any(each.channel == channel for each in behind(releases.root, releases.newest())):
-        return "Releases of live do not change that, until `backfill release --reason ...`."
+    for each in behind(releases.root, releases.newest()):
+        if each.channel == channel:
+            return f"Releases of live do not change that{each.way_out}."
     return "They get every release of live from now on."
 
 

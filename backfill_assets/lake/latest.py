@@ -74,16 +74,11 @@ class Latest:
 
     def _of_accepted(self, partition: Partition, audits: Mapping[Partition, Build]) -> Build | None:
         accepted, audit = self.accepted.get(partition), audits.get(partition)
-        return audit if accepted and audit and _of_same_files(accepted, audit) else None
+        return audit if accepted and audit and accepted.files_of == audit.files_of else None
 
     def refused(self) -> set[Partition]:
         """The accepted partitions whose last audit refused them."""
         return {partition for partition in self.audits if (audit := self.audit_of(partition)) and audit.outcome == "refused"}
-
-
-def _of_same_files(one: Build, other: Build) -> bool:
-    """Whether the rows are those of one commit: also where later builds left them as they are, or put its files back."""
-    return (one.data_files or one.delta_version) == (other.data_files or other.delta_version)
 
 
 def latest(

@@ -73,6 +73,11 @@ class Build:
         """Whether the day's rows in the table are this build's (unchanged: equal to it)."""
         return self.outcome not in ("failed", *AUDITS)
 
+    @property
+    def files_of(self) -> str | int:
+        """Which files have its rows: the same for a build that left them as they were, or put them back."""
+        return self.data_files or self.delta_version
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"day": self.day.isoformat(), "at": self.at.isoformat()}
 

@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         ("retired", pa.string()),  # null in rows from before there was this column
         ("switches", pa.string()),  # as well
         ("recorded", pa.string()),  # as well
+        ("plans", pa.string()),  # as well
     ]
 )
 
@@ -59,6 +60,7 @@ class Release:
     Releases are numbered from 1 without gaps. `kind` says what made it, such as `live`; one of the kind `channel` has the
     tables of the release before it, and another `channels`: the number of the release that readers of each channel get.
     `recorded`: of each table when the newest build was recorded that was known when its tables were released.
+    `plans` are those whose publication it is.
     `retired` are the releases of which files may be gone since this release was added, each with the day it was retired on.
     """
 
@@ -72,6 +74,7 @@ class Release:
     retired: Mapping[int, date] = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, datetime] = field(default_factory=dict)
+    plans: tuple[str, ...] = ()
 
     def version(self, name: str) -> TableVersion | None:
         """What readers get who read the table `name`; None if the release does not have it."""
@@ -104,6 +107,7 @@ def _row(release: Release, token: str) -> dict[str, Any]:
         "retired": json.dumps(_ranges(release.retired)),
         "switches": json.dumps(dict(release.switches)),
         "recorded": json.dumps({name: at.isoformat() for name, at in release.recorded.items()}),
+        "plans": json.dumps(release.plans),
     }
 
 
@@ -117,7 +121,10 @@ def from_row(row: Mapping[str, Any]) -> Release:
     }
     channels, switches = json.loads(row["channels"]), json.loads(row.get("switches") or "{}")
     recorded = {name: datetime.fromisoformat(at) for name, at in json.loads(row.get("recorded") or "{}").items()}
-    return Release(**known, tables=tables, channels=channels, retired=retired, switches=switches, recorded=recorded)
+    plans = tuple(json.loads(row.get("plans") or "[]"))
+    return Release(
+        **known, tables=tables, channels=channels, retired=retired, switches=switches, recorded=recorded, plans=plans
+    )
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:

@@ -63,10 +63,8 @@ class Releases:
         if not newest:
             raise UsageError(NONE_YET.format(self.root))
         if channel not in newest.channels:
-            channels = ", ".join(newest.channels)
-            raise UsageError(
-                f"No release was ever released to a channel {channel}. Nothing was read. The channels are {channels}."
-            )
+            why = f"No release was ever released to a channel {channel}. Nothing was read."
+            raise UsageError(f"{why} The channels are {', '.join(newest.channels)}.")
         return self._pointed(newest, channel)
 
     def last_of_tables(self, newest: Release) -> Release:
@@ -89,8 +87,9 @@ class Releases:
         reason: str,
         channels: Iterable[str] = (STABLE,),
         recorded: Mapping[str, datetime] | None = None,
+        plans: Iterable[str] = (),
     ) -> Release:
-        """Add a release of `tables` and point `channels` at it; the others stay where they are.
+        """Add a release of `tables`, the publication of `plans`, and point `channels` at it; the others stay where they are.
 
         Its `switches` are those that readers of these channels have. Where these differ, it is several releases in one commit,
         one for the channels of each; the one returned, which has the lowest number, is that of the first channel.
@@ -100,9 +99,10 @@ class Releases:
         before = after or Release(0, datetime.min, "", "", "")
         groups = list(enumerate(self._by_switches(after, channels).items(), before.number + 1))
         pointed = dict(before.channels) | {channel: number for number, (_, of_group) in groups for channel in of_group}
-        before = replace(before, tables=dict(tables), recorded=dict(recorded or {}))
+        before = replace(before, tables=dict(tables), recorded=dict(recorded or {}), plans=())
         made = replace(before, at=_time(after), who=who, reason=reason, kind=kind, channels=pointed)
-        return commit_after(self.root, after, [replace(made, number=n, switches=dict(of)) for n, (of, _) in groups])
+        first, *others = [replace(made, number=n, switches=dict(of)) for n, (of, _) in groups]
+        return commit_after(self.root, after, [replace(first, plans=tuple(plans)), *others])
 
     def _by_switches(self, newest: Release | None, channels: Iterable[str]) -> dict[frozenset[tuple[str, str]], list[str]]:
         """These channels by their switches; the first channel's come first. Without a channel, no switches."""
@@ -158,7 +158,8 @@ class Releases:
 
     def _without_tables(self, after: Release, kind: str, who: str, reason: str, **changed: Any) -> Release:
         """Add a release that leaves the tables as they were released before."""
-        release = replace(after, number=after.number + 1, at=_time(after), who=who, reason=reason, kind=kind, **changed)
+        number, at = after.number + 1, _time(after)
+        release = replace(after, number=number, at=at, who=who, reason=reason, kind=kind, plans=(), **changed)
         return commit_after(self.root, after, [release])
 
     def _refuse_retired(self, number: int) -> None:

@@ -23,7 +23,8 @@ def event_words(event: Event) -> str:
     if event.kind == "ended":
         return f"ended: {facts.get('ending', '')}" + (f", {facts['why']}" if facts.get("why") else "")
     if event.kind == PUBLISHING:
-        return f"publication begun{by}{why}"
+        to = f" to {facts['channel']}" if facts.get("channel") else ""
+        return f"publication{to} begun{by}{why}"
     if event.kind == PUBLISHED:
         return f"published{by} as release {facts.get('release', '?')}{why}"
     if event.kind == ROLLED_BACK:

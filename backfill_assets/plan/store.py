@@ -4,9 +4,8 @@ A file is written once and never changed, so no two writers can overwrite each o
 """
 
 import json
-import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,10 +16,10 @@ from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.locks import Locked, file_lock
 from backfill_assets.lake.paths import Paths
+from backfill_assets.plan.event_files import events_among, last_of, without_ending
 from backfill_assets.plan.plan import Plan, read
 
 STAMP = "%Y%m%dT%H%M%S%f"
-EVENT = re.compile(r"\d{8}T\d{12}-([a-z_]+)-[0-9a-f]+\.json")
 PLANNED, OPEN, ROLLED_BACK = "planned", "open", "rolled_back"
 PUBLISHING, PUBLISHED, DISCARDED = "publishing", "published", "discarded"
 # Between this and `rolled_back`, some tables may be as before the plan, and others not yet.
@@ -82,14 +81,14 @@ class Plans:
 
     def state(self, plan_id: str) -> str:
         """`planned`, `open` (started and not ended: being carried out, or interrupted), or how it ended last."""
-        kind, file = _last(self._event_files(plan_id))
+        kind, file = last_of(self._event_files(plan_id), STATES)
         if kind == "ended":
             return str(self._event(plan_id, file).facts.get("ending", kind))
         return OPEN if kind == "started" else kind or PLANNED
 
     def open(self) -> list[str]:
         """The ids of the plans that are open. Only names of files are read: one that cannot be read concerns its own plan."""
-        return [plan_id for plan_id, files in self._all_event_files().items() if _last(files)[0] == "started"]
+        return [plan_id for plan_id, files in self._all_event_files().items() if last_of(files, STATES)[0] == "started"]
 
     def half_published(self) -> list[str]:
         """The ids of the plans whose publication, or whose rollback, was begun and not finished."""
@@ -98,6 +97,10 @@ class Plans:
     def half_done(self, plan_id: str) -> str:
         """What was begun and not finished: `publishing` or `rolling_back`; "" if nothing."""
         return _half_done(self._event_files(plan_id))
+
+    def is_rolled_back(self, plan_id: str) -> bool:
+        """Whether the last that became of a plan is that it was rolled back. Only names of files are read."""
+        return last_of(self._event_files(plan_id), STATES)[0] == ROLLED_BACK
 
     def note(self, plan_id: str, kind: str, at: datetime, **facts: Any) -> Event:
         """Record an event of a plan, in order after those recorded before, even by a host whose clock is ahead of this one's.
@@ -118,11 +121,11 @@ class Plans:
         return [self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file]
 
     def _event_files(self, plan_id: str) -> list[str]:
-        return _events_among(self._documents.names(plan_id))
+        return events_among(self._documents.names(plan_id))
 
     def _all_event_files(self) -> dict[str, list[str]]:
         names = self._documents.names_by_folder()
-        return {plan_id: _events_among(names.get(plan_id, ())) for plan_id in map(_without_ending, names[""])}
+        return {plan_id: events_among(names.get(plan_id, ())) for plan_id in map(without_ending, names[""])}
 
     def _event(self, plan_id: str, file: str) -> Event:
         try:
@@ -153,27 +156,13 @@ class Plans:
             ) from None
 
     def ids(self) -> list[str]:
-        return list(map(_without_ending, self._documents.names()))
+        return list(map(without_ending, self._documents.names()))
 
     @cached_property
     def _documents(self) -> Documents:
         return Documents(Paths(self.root).plans)
 
 
-def _without_ending(name: str) -> str:
-    return name.removesuffix(".json")
-
-
-def _events_among(names: Iterable[str]) -> list[str]:
-    return [name for name in names if EVENT.fullmatch(name)]
-
-
-def _last(files: Sequence[str], among: Collection[str] = STATES) -> tuple[str, str]:
-    """The kind and the file of the last event that changed the state of a plan; "" if there is none."""
-    kinds = [(file.split("-")[1], file) for file in files]
-    return next(((kind, file) for kind, file in reversed(kinds) if kind in among), ("", ""))
-
-
 def _half_done(files: Sequence[str]) -> str:
-    kind, _ = _last(files, OF_LIVE)
+    kind, _ = last_of(files, OF_LIVE)
     return kind if kind in (PUBLISHING, ROLLING_BACK) else ""

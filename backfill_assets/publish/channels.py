@@ -1,7 +1,8 @@
 """Which channels get live with its next release, and what keeps the others where they are.
 
-A channel stays behind for two reasons: a person has pointed it at an earlier release, or a plan was published to readers of
-other channels only. Once that is over, it gets what the others get. `stable` is a channel before it has its first release.
+A channel stays behind for two reasons: a person has pointed it at an earlier release, or live still has rows of a plan that
+was published to readers of other channels only. Once that is over, it gets what the others get. `stable` is a channel before it
+has its first release.
 """
 
 from collections.abc import Collection
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from backfill_assets.errors import Guarded
 from backfill_assets.lake.release import POINTED, STABLE, Release
 from backfill_assets.lake.releases import Releases
-from backfill_assets.plan.store import PUBLISHED, Plans
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.in_live import is_in_live
 
 NOT_PUBLISHED = "Nothing was published."
 
@@ -18,19 +20,35 @@ NOT_PUBLISHED = "Nothing was published."
 @dataclass(frozen=True)
 class Behind:
     """What keeps a channel, which gets release `number` (0: none yet), from what live has: `pointed`, the release by which a
-    person pointed it there, and the `plans` that only readers of other channels get."""
+    person pointed it there, and the `plans` that only readers of other channels get, those `left` in live although they were
+    rolled back; `last` is the release with the newest tables."""
 
     channel: str
     number: int
     pointed: Release | None
     plans: tuple[str, ...]
+    left: tuple[str, ...]
+    last: int
+
+    def of_plans(self, name: str = "it") -> list[str]:
+        """What is the matter with each of the plans, in words."""
+        left = "days of plan {}, which was rolled back, are left in live"
+        return [left.format(p) if p in self.left else f"plan {p} was not published to {name}" for p in self.plans]
+
+    @property
+    def way_out(self) -> str:
+        """The command after which it gets what the others get."""
+        to = "" if self.channel == STABLE else f" --channel {self.channel}"
+        if not self.pointed and not self.left:
+            return f" ({'; '.join(f'`backfill publish {plan}{to}`' for plan in self.plans)})"
+        if self.channel == STABLE:
+            return ". `backfill release --reason ...` releases live to stable"
+        return f". `backfill rollback --release {self.last}{to}` gives it what was released last"
 
     def __str__(self) -> str:
-        causes = [f"it was put there: {self.pointed.reason} ({self.pointed.who})"] if self.pointed else []
-        to = "" if self.channel == STABLE else f" --channel {self.channel}"
-        causes += [f"plan {plan} was not published to it (`backfill publish {plan}{to}`)" for plan in self.plans]
+        pointed = [f"it was put there: {self.pointed.reason} ({self.pointed.who})"] if self.pointed else []
         stays = f"stays at release {self.number}" if self.number else "has no release yet"
-        return f"{self.channel} {stays}: {'; '.join(causes)}"
+        return f"{self.channel} {stays}: {'; '.join(pointed or self.of_plans())}{self.way_out}"
 
 
 def behind(root: str, newest: Release | None) -> list[Behind]:
@@ -38,8 +56,9 @@ def behind(root: str, newest: Release | None) -> list[Behind]:
     found = []
     for channel, number in _channels(newest).items():
         if newest and not _is_at_newest(root, newest, number):
-            of_channel = Behind(channel, number, _pointed_back(root, channel, number), plans_missing(root, newest, channel))
-            found += [of_channel] if of_channel.pointed or of_channel.plans else []
+            pointed, plans = _pointed_back(root, channel, number), plans_missing(root, newest, channel)
+            left, last = tuple(filter(Plans(root).is_rolled_back, plans)), Releases(root).last_of_tables(newest).number
+            found += [Behind(channel, number, pointed, plans, left, last)] if pointed or plans else []
     return found
 
 
@@ -56,34 +75,49 @@ def lagging(root: str, newest: Release | None) -> list[str]:
 
 
 def plans_missing(root: str, newest: Release | None, channel: str) -> tuple[str, ...]:
-    """The published plans that readers of other channels get, and those of `channel` do not; of a new one, as of `stable`."""
-    number, plans = _number(newest, channel), Plans(root)
-    first = {plan: plans.events(plan, PUBLISHED)[0] for plan in plans.ids() if plans.state(plan) == PUBLISHED}
-    return tuple(plan for plan, published in first.items() if int(published.facts["release"]) > number)
+    """The plans of which live has rows, and which came with a later release than the one that readers of `channel` get; of a
+    new channel, as of `stable`."""
+    later = Releases(root).all(after=_number(newest, channel))
+    return tuple(plan for plan in dict.fromkeys(plan for each in later for plan in each.plans) if is_in_live(root, plan))
 
 
-def refuse_others(root: str, plan: str, channel: str, together_with: Collection[str] = ()) -> None:
-    """Guarded if readers of `channel` would get more than `plan` and what is in `together_with`: other plans, or what a person
-    has pointed them back from."""
-    newest = Releases(root).newest()
-    number = _number(newest, channel)
-    others = [each for each in plans_missing(root, newest, channel) if each not in (plan, *together_with)]
+def came_with(root: str, plan: str) -> int:
+    """The number of the release that published a plan; 0 if none did, as of one that changed nothing."""
+    return next((release.number for release in Releases(root).all() if plan in release.plans), 0)
+
+
+def refuse_others(
+    root: str,
+    plan: str,
+    channel: str,
+    newest: Release | None,
+    together_with: Collection[str] = (),
+    *,
+    nothing: str = NOT_PUBLISHED,
+) -> list[str]:
+    """The plans of `together_with` that readers of `channel` get along with `plan`.
+
+    Guarded if they would get still others, or what a person has pointed them back from. `nothing`: what was not done.
+    """
+    number, missing = _number(newest, channel), [each for each in plans_missing(root, newest, channel) if each != plan]
+    others = [each for each in missing if each not in together_with]
     if newest and channel in newest.channels and not _is_at_newest(root, newest, number):
         pointed = _pointed_back(root, channel, number)
         if pointed:
             last = Releases(root).last_of_tables(newest).number
             raise Guarded(
                 f"Readers of {channel} were pointed back to release {number}: {pointed.reason} ({pointed.who}). They would get "
-                f"again what they were pointed back from. {NOT_PUBLISHED} If that is over, point them at release {last} first: "
+                f"again what they were pointed back from. {nothing} If that is over, point them at release {last} first: "
                 f"`backfill rollback --release {last} --channel {channel}`."
             )
     if others:
         named = " ".join(f"--with {each}" for each in others)
         raise Guarded(
             f"Readers of {channel} would get {len(others)} more plan(s), which were published to other channels only: "
-            f"{', '.join(others)}. {NOT_PUBLISHED} If that is meant: `backfill publish {plan} --channel {channel} {named}`. If "
+            f"{', '.join(others)}. {nothing} If that is meant: `backfill publish {plan} --channel {channel} {named}`. If "
             f"not, take them back first: `backfill rollback {others[0]}`."
         )
+    return [each for each in missing if each in together_with]
 
 
 def _channels(newest: Release | None) -> dict[str, int]:

@@ -12,8 +12,9 @@ from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
+from backfill_assets.plan.half_done import begun_for, finishing
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, ROLLED_BACK, Plans
+from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
 from backfill_assets.publish.channels import NOT_PUBLISHED
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
@@ -35,8 +36,19 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
         said = {PLANNED: "was never started", ROLLED_BACK: "was rolled back", DISCARDED: "was discarded"}[state]
         then = f"Start it: `backfill run {plan.id}`" if state == PLANNED else "Plan anew: `backfill plan --into shadow ...`"
         raise UsageError(f"Plan {plan.id} {said}. {nothing} {then}.")
+    if plans.half_done(plan.id) == ROLLING_BACK:
+        raise Guarded(f"Plan {plan.id} is taken back in part. {nothing} Finish that: `{finishing(plan.id, plans)}`.")
     if state == OPEN:
         raise Guarded(f"Plan {plan.id} is open. {nothing} Let it end: `backfill resume {plan.id}`.")
+
+
+def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
+    """Guarded if a publication of this plan to another channel was begun, and not finished."""
+    if plans.half_done(plan.id) == PUBLISHING and channel != (begun := begun_for(plan.id, plans)):
+        raise Guarded(
+            f"The publication of plan {plan.id} to {begun} was begun, and is not finished. {NOT_PUBLISHED} Finish it first "
+            f"(`{finishing(plan.id, plans)}`), then publish to {channel}; or take it back: `backfill rollback {plan.id}`."
+        )
 
 
 def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:

@@ -17,13 +17,14 @@ from backfill_assets.lake.shadow_base import delete_shadow
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.store import PUBLISHED, PUBLISHING, Plans
-from backfill_assets.publish.channels import NOT_PUBLISHED, refuse_others
+from backfill_assets.publish.channels import NOT_PUBLISHED, came_with, refuse_others
 from backfill_assets.publish.conflicts import ShadowState, state_of
 from backfill_assets.publish.into_live import IntoLive
 from backfill_assets.publish.live import LiveState, live_state
 from backfill_assets.publish.may_publish import (
     refuse_breaking,
     refuse_not_publishable,
+    refuse_other_channel,
     refuse_running,
     refuse_unfinished,
     refuse_unreleased,
@@ -73,10 +74,16 @@ class Publication:
         with plans.exclusive(self.plan.id):
             refuse_not_publishable(self.plan, plans)
             Releases(self.workspace.lake.root).refuse_unknown(channel)
+            refuse_other_channel(self.plan, channel, plans)
+            released = came_with(self.workspace.lake.root, self.plan.id)
+            if finishing := bool(released) and plans.half_done(self.plan.id) == PUBLISHING:  # killed before it was noted
+                plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=released)
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
-                return Published.of((), self._point(channel, allow_breaking=allow_breaking), self.workspace)
-            refuse_others(self.workspace.lake.root, self.plan.id, channel, self.together_with)
+                release = self._point(channel, allow_breaking=allow_breaking)
+                builds = recorded_by(PUBLISH, self.plan, self.workspace) if finishing else ()
+                return Published.of(builds, release, self.workspace)
+            self._refuse_others(channel)
             self.plan.refuse_other_code(self.workspace.code)
             refuse_protected(self.plan, self.workspace, NOT_PUBLISHED)
             self.workspace.lake.recover(list(self.plan.reasons))  # what a publication that was killed has committed
@@ -91,14 +98,14 @@ class Publication:
                 act.refuse_unfit()
             with writing(self.workspace.lake.root, "_plans"):  # of two publications, one sees that the other has begun
                 before = live_state(self.workspace)
+                self._refuse_others(channel)  # who got which plan meanwhile
                 if self.plan.id in before.half_published:  # what was begun is finished; then it is asked whether it is released
                     refuse_running(self.workspace, runs)
                 else:
                     refuse_unreleased(self.plan, self.workspace, before, runs)
                 self._release_before(before, runs)
-                plans.note(
-                    self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason
-                )  # from here on, live is not released
+                # From here on, live is not released.
+                plans.note(self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason, channel=channel)
             with self._marked():
                 for act in acts:
                     act.commit()
@@ -106,6 +113,10 @@ class Publication:
                 plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=release.number)
             delete_shadow(self.workspace.lake.root, self.plan.id)
         return Published.of(recorded_by(PUBLISH, self.plan, self.workspace), release, self.workspace)
+
+    def _refuse_others(self, channel: str) -> None:
+        root = self.workspace.lake.root
+        refuse_others(root, self.plan.id, channel, Releases(root).newest(), self.together_with)
 
     def _release_before(self, live: LiveState, runs: Runs) -> None:
         """Release what live has without the plan: readers of other channels get it, and not the plan with it."""

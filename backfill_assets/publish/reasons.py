@@ -11,8 +11,9 @@ from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.lake.table_state import day_files
+from backfill_assets.plan.half_done import what_is_half_done
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.plan.store import ROLLING_BACK, Plans
+from backfill_assets.plan.store import Plans
 from backfill_assets.publish.live import LiveState, builds_since, changed_days, opened
 from backfill_assets.workspace import Workspace
 
@@ -89,10 +90,7 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
                 f"out any more, `backfill resume {plan_id}`"
             )
             if published:
-                act, verb = (
-                    ("taken back", "rollback") if Plans(root).half_done(plan_id) == ROLLING_BACK else ("published", "publish")
-                )
-                why = f"plan {plan_id} is {act} in part ({ranges(of_plan)}): `backfill {verb} {plan_id}` finishes it"
+                why = what_is_half_done(plan_id, Plans(root), ranges(of_plan))
             yield Reason(Cause.PLAN, why)
 
 

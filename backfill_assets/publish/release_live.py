@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from backfill_assets.errors import Conflict, Guarded, TableUnreadable
 from backfill_assets.lake.release import LIVE, STABLE, Release
 from backfill_assets.lake.releases import Releases
-from backfill_assets.publish.channels import behind, following, lagging, plans_missing
+from backfill_assets.plan.half_done import what_is_half_done
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.channels import behind, following, lagging
 from backfill_assets.publish.live import LiveState, live_state, live_tables
 from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, Runs, failures, no_runs, open_plans, running
 from backfill_assets.workspace import Workspace
@@ -84,23 +86,20 @@ def release_as_it_stands(workspace: Workspace, *, who: str, reason: str, runs: R
     if state.half_published:
         raise Guarded(
             f"Of plan {', '.join(state.half_published)} only a part is in live, and readers would get that part. Nothing was "
-            f"released. `backfill show {state.half_published[0]}` says whether it is being published or taken back: type that "
-            "command again to finish it."
+            f"released: {'; '.join(what_is_half_done(each, Plans(workspace.lake.root)) for each in state.half_published)}."
         )
     root = workspace.lake.root
     moved = following(root, state.newest)
     # What failed and left its table as it was keeps plans from being published too, until somebody decides on it.
     reasons = why_withheld(workspace, replace(state, expected=frozenset(workspace.names)))
     undecided = any(each.cause in FAILURES for each in reasons)
-    if not state.tables or (not state.changed and STABLE in moved and not undecided):
+    if not state.tables or (not state.changed and STABLE in moved and not lagging(root, state.newest) and not undecided):
         return NothingNew(state.newest)
     if under_way := running(root, runs):
         return Withheld(tuple(under_way))
     despite = tuple(each for each in reasons if each.cause in FAILURES or (each.cause == Cause.PLAN and state.changed))
-    despite += tuple(
-        Reason(Cause.PUBLISHED_ELSEWHERE, f"plan {plan} was not published to {STABLE}")
-        for plan in plans_missing(root, state.newest, STABLE)
-    )
+    stable = [each for each in behind(root, state.newest) if each.channel == STABLE]
+    despite += tuple(Reason(Cause.PUBLISHED_ELSEWHERE, why) for each in stable for why in each.of_plans(STABLE))
     named = f" (in spite of {'; '.join(map(str, despite))})" if despite else ""
     decision = _release(workspace, state, [STABLE, *moved], who, f"{reason}{named}")
     return Released(decision.release, despite) if isinstance(decision, Released) else decision
@@ -125,8 +124,7 @@ def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:
     newest, root = state.newest, workspace.lake.root
     if newest is None or following(root, newest):
         return []
-    why = f"{'; '.join(map(str, behind(root, newest)))}. `backfill release --reason ...` releases live to stable"
-    return [Reason(Cause.POINTED_BACK, why)]
+    return [Reason(Cause.POINTED_BACK, "; ".join(map(str, behind(root, newest))))]
 
 
 def _release(workspace: Workspace, state: LiveState, channels: Iterable[str], who: str, reason: str) -> Decision:

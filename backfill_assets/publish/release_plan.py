@@ -1,5 +1,6 @@
 """Giving readers a plan that is in live: in a release of its own, or, of another channel, in one that readers get already."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -8,8 +9,7 @@ from backfill_assets.lake.release import STABLE, Release
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import PUBLISHED, Plans
-from backfill_assets.publish.channels import following, refuse_others
+from backfill_assets.publish.channels import came_with, following, refuse_others
 from backfill_assets.publish.live import live_state, live_tables
 from backfill_assets.publish.may_publish import refuse_breaking, refuse_unreleased
 from backfill_assets.publish.published import PUBLISH
@@ -26,8 +26,9 @@ class By(NamedTuple):
     reason: str = ""
     together_with: tuple[str, ...] = ()
 
-    def of(self, plan: Plan) -> str:
-        others = f" (with {', '.join(f'plan {each}' for each in self.together_with)})" if self.together_with else ""
+    def of(self, plan: Plan, given: Collection[str]) -> str:
+        """The reason of the release; `given`: the other plans that readers get along with it."""
+        others = f" (with {', '.join(f'plan {each}' for each in given)})" if given else ""
         return f"plan {plan.id}{others}: {self.reason}" if self.reason else f"plan {plan.id}{others}"
 
 
@@ -36,9 +37,10 @@ def release_plan(
 ) -> Release:
     """Release live as it is to the readers of `channel`; a release of these tables that they get already stands.
 
-    `runs` and `publication` as for `refuse_unreleased`, which is asked again: Guarded if live is being written by now.
+    `runs` and `publication` as for `refuse_unreleased`, which is asked again, as `refuse_others` is: Guarded if live is being
+    written by now, or if these readers were pointed back, or others got more plans, while this one was put into live.
     """
-    releases = Releases(workspace.lake.root)
+    releases, nothing = Releases(workspace.lake.root), f"Plan {plan.id} is in live and not released."
     for _ in range(ATTEMPTS):
         state = live_state(workspace)
         newest, tables = state.newest, state.tables
@@ -46,12 +48,15 @@ def release_plan(
         refuse_unreleased(plan, workspace, state, runs, publication=publication)
         if newest and channel in newest.channels and releases.get(newest.channels[channel]).tables == tables:
             return releases.get(newest.channels[channel])
-        moved = [channel, *following(workspace.lake.root, newest)] if channel == STABLE else [channel]
+        given = refuse_others(releases.root, plan.id, channel, newest, by.together_with, nothing=nothing)
+        moved = [channel, *following(releases.root, newest)] if channel == STABLE else [channel]
         try:
             if live_tables(workspace, newest) != tables:  # written while it was decided
                 continue
-            why, recorded = by.of(plan), state.recorded
-            return releases.add(newest, tables, kind=PUBLISH, who=by.who, reason=why, channels=moved, recorded=recorded)
+            why, recorded, plans = by.of(plan, given), state.recorded, [plan.id]
+            return releases.add(
+                newest, tables, kind=PUBLISH, who=by.who, reason=why, channels=moved, recorded=recorded, plans=plans
+            )
         except Conflict:
             continue
     raise Conflict(
@@ -67,11 +72,10 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, all
     `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
     """
     releases = Releases(workspace.lake.root)
-    newest = releases.newest()
-    with_plan = int(Plans(workspace.lake.root).events(plan.id, PUBLISHED)[0].facts["release"])
-    if newest and newest.channels.get(channel, 0) >= with_plan:
+    newest, with_plan = releases.newest(), came_with(releases.root, plan.id)
+    if newest and newest.channels.get(channel, -1) >= with_plan:
         return replace(releases.get(newest.channels[channel]), channels=newest.channels)
-    refuse_others(workspace.lake.root, plan.id, channel, by.together_with)
+    why = by.of(plan, refuse_others(releases.root, plan.id, channel, newest, by.together_with))
     number = max(newest.channels.values(), default=0) if newest else 0
     if newest is None or number < with_plan:
         raise Guarded(
@@ -88,7 +92,7 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, all
     if newest.channels.get(channel) == number:
         return replace(source, channels=newest.channels)
     if releases.switches(newest, channel) == source.switches:
-        pointed = releases.point(newest, channel, number, who=by.who, reason=by.of(plan))
+        pointed = releases.point(newest, channel, number, who=by.who, reason=why)
         return replace(source, channels=pointed.channels)
     if source.tables != newest.tables:
         raise Guarded(
@@ -96,18 +100,17 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, all
             f"{newest.number} is newer. Nothing was changed. `backfill rollback --release {number} --channel {channel}` gives "
             "them that release as it is."
         )
-    why, recorded = by.of(plan), newest.recorded
+    recorded = newest.recorded
     return releases.add(newest, source.tables, kind=PUBLISH, who=by.who, reason=why, channels=[channel], recorded=recorded)
 
 
 def left_with_plan(plan: Plan, workspace: Workspace) -> str:
     """Which readers keep a published plan after it was taken back from live, in words; "" if all get live as it is next."""
-    published = Plans(workspace.lake.root).events(plan.id, PUBLISHED)
     releases = Releases(workspace.lake.root)
-    newest = releases.newest()
-    if not published or newest is None:
+    newest, with_plan = releases.newest(), came_with(releases.root, plan.id)
+    if not with_plan or newest is None:
         return ""
-    with_plan, moving = int(published[-1].facts["release"]), following(workspace.lake.root, newest)
+    moving = following(releases.root, newest)
     staying = [name for name, number in newest.channels.items() if number >= with_plan and name not in moving]
     if not staying:
         return ""

@@ -15,6 +15,7 @@ from backfill_assets.lake.recovery import recover_newest
 from backfill_assets.lake.restore import RestoreCommit
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
+from backfill_assets.plan.half_done import finishing
 from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.protected import refuse_protected
@@ -102,8 +103,8 @@ def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decisio
         table, day = left[0]
         raise Guarded(
             f"Plan {plan.id} is published in part, and {len(left)} of its partition(s) cannot be put back, as {table} {day}: "
-            f"{decisions[left[0]].kind}. Nothing was restored. Finish it (`backfill publish {plan.id}`), then roll it back; or "
-            f"put back what can be: `backfill rollback {plan.id} --force`."
+            f"{decisions[left[0]].kind}. Nothing was restored. Finish it (`{finishing(plan.id, plans)}`), then roll it back; "
+            f"or put back what can be: `backfill rollback {plan.id} --force`."
         )
 
 

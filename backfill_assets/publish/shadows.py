@@ -6,6 +6,7 @@ from datetime import datetime
 
 from backfill_assets.errors import Guarded
 from backfill_assets.lake.shadow_base import delete_shadow, write_base
+from backfill_assets.plan.half_done import finishing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import base_now
 from backfill_assets.plan.store import DISCARDED, OPEN, Plans
@@ -55,8 +56,8 @@ def discard(plan: Plan, workspace: Workspace, *, who: str, now: Callable[[], dat
             refuse_not_in_shadow(plan, plans, "Nothing was discarded.")
         if plan.id in plans.half_published():
             raise Guarded(
-                f"Some tables of plan {plan.id} are published already. Nothing was discarded. Finish it (`backfill publish "
-                f"{plan.id}`), or take it back: `backfill rollback {plan.id}`."
+                f"Some tables of plan {plan.id} are published already. Nothing was discarded. Finish it "
+                f"(`{finishing(plan.id, plans)}`), or take it back: `backfill rollback {plan.id}`."
             )
         if plans.state(plan.id) != DISCARDED:
             plans.note(plan.id, DISCARDED, now(), who=who, reason=reason)

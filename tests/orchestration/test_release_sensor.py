@@ -102,7 +102,10 @@ def test_a_channel_that_is_behind_is_named_by_the_check(lake):
     releases.add(releases.newest(), releases.get(2).tables, kind="live", who="bo", reason="", channels=["candidate"])
     (*_, check) = lake.tick().asset_events
     assert check.passed
-    assert check.description.endswith("The channel stable stays at release 1: it was put there: wrong rows (bo).")
+    assert check.description.endswith(
+        "The channel stable stays at release 1: it was put there: wrong rows (bo). `backfill release --reason ...` releases "
+        "live to stable."
+    )
 
 
 def test_a_change_is_released_and_shown_once_with_its_versions(lake):

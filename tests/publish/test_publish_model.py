@@ -38,28 +38,30 @@ class ShadowPlan:
 
 @dataclass
 class Model:
-    """Live by day, who wrote which value in order; releases as the values of all days; which one each channel has.
+    """Live by day, who wrote which value in order, and whose rows these were; releases as the values of all days; which one
+    each channel has.
 
     Readers of the channels in `switched` get the other table, which nobody writes to. `first`: of each plan that is published,
     the release that it came with.
     """
 
-    wrote: dict[date, list[tuple[str, int]]] = field(default_factory=dict)
+    wrote: dict[date, list[tuple[str, int, str]]] = field(default_factory=dict)
     commits: int = 0
     releases: list[tuple[int, dict[date, int]]] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
     switched: set[str] = field(default_factory=set)
     first: dict[str, int] = field(default_factory=dict)
+    rolled_back: set[str] = field(default_factory=set)
 
     @property
     def live(self) -> dict[date, int]:
         return {day: of[-1][1] for day, of in self.wrote.items()}
 
-    def write(self, values: dict[date, int], who: str) -> None:
+    def write(self, values: dict[date, int], who: str, whose: dict[date, str] | None = None) -> None:
         changed = {day: value for day, value in values.items() if self.live.get(day) != value}
         self.commits += bool(changed)
         for day, value in changed.items():
-            self.wrote.setdefault(day, []).append((who, value))
+            self.wrote.setdefault(day, []).append((who, value, (whose or {}).get(day, who)))
 
     def release(self, channels: list[str]) -> None:
         self.releases.append((self.commits, self.live))
@@ -71,9 +73,10 @@ class Model:
         return self.releases[self.channels[channel]][0] == self.releases[-1][0]
 
     def missing(self, channel: str) -> set[str]:
-        """The published plans that readers of a channel have not got."""
+        """The published plans of which live has rows, and that readers of a channel have not got."""
         number = self.channels.get(channel, self.channels.get("stable", -1))
-        return {plan for plan, first in self.first.items() if first > number}
+        in_live = {of[-1][2] for of in self.wrote.values()}
+        return {plan for plan, first in self.first.items() if first > number and plan in in_live}
 
     def following(self) -> list[str]:
         return [name for name in self.channels if self.at_newest(name) or not self.missing(name)]
@@ -153,12 +156,12 @@ class AsInMemory(RuleBasedStateMachine):
         changed = {day for day, value in shadow.values.items() if live[day] != value}
         assert {day for day, of in self.site.files().items() if of != files[day]} == changed
 
-    @precondition(lambda self: self.model.first)
+    @precondition(lambda self: self.model.first.keys() - self.model.rolled_back)
     @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
     def publish_again(self, data: st.DataObject, channel: str, together: bool) -> None:
         """What is published already is given to another channel, or stays where it is."""
         model, files = self.model, self.site.files()
-        plan = data.draw(st.sampled_from([each for each in self.published if each.id in model.first]))
+        plan = data.draw(st.sampled_from([each for each in self.published if each.id not in model.rolled_back]))
         others = model.missing(channel) - {plan.id}
         with_others = tuple(others) if together else ()
         publication = Publication(plan, self.site.workspace, "ada", together_with=with_others)
@@ -216,16 +219,16 @@ class AsInMemory(RuleBasedStateMachine):
     @precondition(lambda self: self.published)
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
-        plan, restored = data.draw(st.sampled_from(self.published)), dict[date, int]()
+        plan, restored, whose = data.draw(st.sampled_from(self.published)), dict[date, int](), dict[date, str]()
         for day, of in self.model.wrote.items():
-            wrote = [n for n, (who, _) in enumerate(of) if who == plan.id]
+            wrote = [n for n, (who, _, _) in enumerate(of) if who == plan.id]
             if wrote and of[-1][1] == of[wrote[-1]][1] != of[wrote[0] - 1][1]:
-                restored[day] = of[wrote[0] - 1][1]
+                _, restored[day], whose[day] = of[wrote[0] - 1]
         decided = self.site.roll_back(plan)
         if self.site.plans.state(plan.id) == "rolled_back":
-            self.model.first.pop(plan.id, None)
+            self.model.rolled_back.add(plan.id)
         assert {day for (_, day), kind in decided.items() if kind == Kind.RESTORE} == set(restored)
-        self.model.write(restored, "rollback")
+        self.model.write(restored, "rollback", whose)
         self._release_live()
 
     def _release_live(self) -> None:

@@ -186,9 +186,9 @@ def test_a_person_points_stable_at_what_is_live_although_nothing_changed(lake):
 
 def test_a_channel_that_goes_first_is_the_only_one_that_live_moves(lake):
     plan = lake.start_plan(A, [1])
-    lake.build(A, 1, rows=9)
+    lake.build(A, 1, rows=9, plan=plan)
     tables = {A: TableVersion(A, 1), B: TableVersion(B, 0)}
-    lake.releases.add(lake.releases.newest(), tables, kind="publish", who="", reason="", channels=[CANDIDATE])
+    lake.releases.add(lake.releases.newest(), tables, kind="publish", who="", reason="", channels=[CANDIDATE], plans=[plan])
     Plans(str(lake.root)).note(plan, "published", datetime.now(UTC), release=2)
     lake.build(A, 2, rows=9)
     decision = decide(lake)
