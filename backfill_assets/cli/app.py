@@ -62,7 +62,7 @@ def demo(
         int | None, typer.Option(min=1, max=65535, help="Port of the Dagster UI; 3000 if not given, or a free one.")
     ] = None,
     exit_: Annotated[bool, typer.Option("--exit", help="End when the days are built; code 0 only if every one is.")] = False,
-    story: Annotated[str, typer.Option(help="Instead: play a story in a new folder, step by step: publish.")] = "",
+    story: Annotated[str, typer.Option(help="Instead: play a story in a new folder, step by step: publish or late.")] = "",
 ) -> None:
     """Build the bundled sample's days in audited Delta tables, and show them in the UI."""
     if story:

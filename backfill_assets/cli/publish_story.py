@@ -1,6 +1,7 @@
 """The story `publish`: a rebuild by a wrong rule is stopped, the mended one is published step by step, and taken back."""
 
 from backfill_assets.cli.story_steps import Command, Edit, Story
+from backfill_assets.datasets.outages import sample
 
 DAYS = "2019-08-15..2019-08-21"
 FILE, RULE = "outages/staging.py", "return last_state(updates.where(PLACED))"
@@ -10,6 +11,7 @@ FLAGS = '--only outdated --downstream --into shadow --canary 0 --yes --reason "c
 
 PUBLISH = Story(
     name="publish",
+    project=sample.__package__ or "",
     opening="The story of a new rule. Written wrongly, it is rebuilt where nobody sees it, and stopped. Mended, it goes to a "
     "few readers, then to all. In the end it is taken back.",
     settings={"BACKFILL_LAST_DAY": "2019-08-21"},

@@ -11,15 +11,18 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import chdir
+from importlib import import_module
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.demo import await_closed, usual_port
+from backfill_assets.cli.late_story import LATE
 from backfill_assets.cli.publish_story import PUBLISH
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.cli.story_steps import Edit, Story
+from backfill_assets.cli.story_steps import Arrival, Edit, Story
 from backfill_assets.cli.up import interrupted_by_signals, watch
 from backfill_assets.datasets.outages import sample
 from backfill_assets.errors import UsageError
@@ -27,10 +30,9 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.servers.stack import servers_on
 from backfill_assets.settings import read_settings
 
-STORIES = {story.name: story for story in (PUBLISH,)}
+STORIES = {story.name: story for story in (PUBLISH, LATE)}
 # Settings by which the story, and what is typed along, would work on another project, its lake or its servers.
 ELSEWHERE = tuple(f"BACKFILL_{name}" for name in ("PROJECT", "HOME", "LAKE", "LANDING", "FIRST_DAY", "LAST_DAY", "DAGSTER_URL"))
-DATASET = Path(sample.__file__).parent
 
 
 def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
@@ -42,12 +44,13 @@ def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
     console.print(f"{story.opening}\nIt is played in {folder}, where the bundled tables are a project of your own.")
     with chdir(folder), interrupted_by_signals():
         settings = read_settings()
-        sample.deliver(settings.landing)
+        if story.project == sample.__package__:
+            sample.deliver(settings.landing)
         console.print("Starting the servers ...")
         with servers_on(settings, port or usual_port(), console.print) as servers:
             console.print(f"Dagster: {servers.dagster.url}")
             try:
-                whole = play(story, console, Plans(settings.lake), run_typed)
+                whole = play(story, console, Plans(settings.lake), settings.landing, run_typed)
                 console.print(f"\n{time.monotonic() - started:.0f} s in all.")
                 if exit_when_played:
                     await_closed(servers.dagster)
@@ -75,25 +78,27 @@ def new_folder(story: Story) -> Path:
             f"{folder} is there already. Nothing was started. Delete it to play the story anew; `backfill up`, typed in it, "
             "starts its servers again."
         )
-    code = folder / "outages"
-    shutil.copytree(DATASET, code, ignore=shutil.ignore_patterns("__pycache__"))
+    code = folder / story.project.rpartition(".")[2]
+    original = import_module(story.project).__path__[0]
+    shutil.copytree(original, code, ignore=shutil.ignore_patterns("__pycache__"))
     for file in code.rglob("*.py"):
-        file.write_text(file.read_text().replace(sample.__package__, code.name))
+        file.write_text(file.read_text().replace(story.project, code.name))
     (folder / "pyproject.toml").write_text(f'[tool.backfill]\nproject = "{code.name}.project"\n')
     (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in story.settings.items()))
     return folder
 
 
-def play(story: Story, console: Console, plans: Plans, backfill: Callable[[str], int]) -> bool:
-    """Play the steps in the working directory, as far as each ends as it should; whether all did.
+def play(story: Story, console: Console, plans: Plans, landing: Path, backfill: Callable[[str], int]) -> bool:
+    """Play the steps in the working directory, as far as each ends as it should; whether all did. Files arrive in `landing`.
 
     `backfill` runs a command as it is typed, and returns its exit code.
     """
-    plan_id = ""
-    for number, step in enumerate(story.steps, start=1):
-        console.print(f"\n{number}. {step.says}", style="bold")
-        if isinstance(step, Edit):
-            for line in edited(step):
+    plan_id, number = "", count(1)
+    for step in story.steps:
+        if step.says:
+            console.print(f"\n{next(number)}. {step.says}", style="bold")
+        if isinstance(step, Edit | Arrival):
+            for line in edited(step) if isinstance(step, Edit) else [step.deliver(landing)]:
                 console.print(line)
             continue
         known, typed = set(plans.ids()), step.typed.replace("{plan}", plan_id)

@@ -78,8 +78,12 @@ class Reports:
 
     def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
         """These columns of a table, read without the code under test, in order."""
-        rows = DeltaTable(self.workspace.lake.path(name)).to_pyarrow_table(columns=list(columns))
-        return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
+        return rows_of(self.workspace.lake.path(name), columns)
+
+
+def rows_of(folder: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    rows = DeltaTable(folder).to_pyarrow_table(columns=list(columns))
+    return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
 
 
 def oracle(files: Sequence[Path], first: date, last: date) -> duckdb.DuckDBPyConnection:

@@ -1,51 +1,29 @@
 """`backfill demo --story publish`, as a new user gives it: every step ends as the story says, and the lake is as it tells."""
 
 import re
-import subprocess
-import sys
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
 from backfill_assets.calendar import between
 from backfill_assets.cli.publish_story import PUBLISH, RIGHT
-from backfill_assets.cli.story_steps import Command
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
-from backfill_assets.servers.child import free_port
 from backfill_assets.servers.home import servers_record
 from backfill_assets.verify.checklist import Outcome
 from backfill_assets.verify.verdicts import Verdicts
-from tests.journeys.servers import environment_alone
-from tests.journeys.station import FIRST, TIMEOUT_S
+from tests.journeys.played import Played, commands, play
+from tests.journeys.station import FIRST
 from tests.world import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_days
 
 LAST = date(2019, 8, 21)
 
 
-class Played(NamedTuple):
-    folder: Path
-    printed: str
-    code: int
-
-
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Played:
-    folder = tmp_path_factory.mktemp("story")
-    command = [sys.executable, "-m", "backfill_assets.cli", "demo", "--story", "publish", "--port", str(free_port()), "--exit"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment_alone(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.terminate()  # it ends its servers itself: killed, it would leave them at work
-            printed, _ = process.communicate()
-    return Played(folder / "story-publish", printed, process.returncode)
+    return play(PUBLISH, tmp_path_factory.mktemp("story"))
 
 
 def released(story: Played, number: int) -> pa.Table:
@@ -55,8 +33,7 @@ def released(story: Played, number: int) -> pa.Table:
 
 def test_every_step_is_played_and_ends_as_the_story_says(story):
     assert story.code == 0, story.printed
-    expected = [step.typed.partition("{plan}")[0] for step in PUBLISH.steps if isinstance(step, Command)]
-    typed = re.findall(r"^\$ (.*)$", story.printed, re.MULTILINE)
+    expected, typed = commands(PUBLISH), story.typed()
     assert len(typed) == len(expected)
     assert [line[: len(beginning)] for line, beginning in zip(typed, expected, strict=True)] == expected
     assert servers_record(story.folder / ".backfill") is None

@@ -24,9 +24,14 @@ class Version:
     day: date
     path: Path
 
+    @property
+    def target(self) -> Path:
+        """Where the source looks for the day's report, below the landing area."""
+        return Path("case_reports", f"{self.day:%m-%d-%Y}.csv.gz")
+
     def deliver(self, landing: Path) -> Path:
-        """Copy it to where the source looks for the day's report, over the version that lies there."""
-        target = landing / "case_reports" / f"{self.day:%m-%d-%Y}.csv.gz"
+        """Copy it there, over the version that lies there."""
+        target = landing / self.target
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f"_{target.name}")
         shutil.copyfile(self.path, unfinished)
