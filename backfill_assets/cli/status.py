@@ -35,6 +35,7 @@ SYMBOLS = {
     State.CODE_CHANGED: ("c", "yellow"),
     State.INPUT_CHANGED: ("i", "yellow"),
     State.SOURCE_CHANGED: ("s", "yellow"),
+    State.MIXED: ("k", "yellow"),
     State.REWRITTEN: ("r", "bold yellow"),
     State.FAILED: ("X", "bold red"),
     State.RUNNING: (">", "cyan"),

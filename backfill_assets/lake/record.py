@@ -34,8 +34,9 @@ class Build:
     `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the fingerprint of the day's
     source files, `files` the number of lines of each by name; `day_fingerprints` maps an event day to the fingerprint of the
     rows about it; `checks` holds the verdicts of the rules, `rules` is their version; `delta_version` is the table's version
-    after the build, `data_files` a hash of the names of the day's files in it; `spark_conf` are Spark settings that were this
-    request's only, `accept` the files that it accepted as empty or missing.
+    after the build, `data_files` a hash of the names of the day's files in it; a day is `mixed` if it also keeps rows (merge,
+    append_once) that other code made, or that were made from another delivery or other inputs; `spark_conf` are Spark settings
+    that were this request's only, `accept` the files that it accepted as empty or missing.
     """
 
     table: str
@@ -59,6 +60,7 @@ class Build:
     data_files: str = ""
     seconds: float = 0.0
     write_mode: WriteMode = "overwrite"
+    mixed: bool = False
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
     identity: str = ""
@@ -93,6 +95,7 @@ KINDS: dict[str, pa.DataType] = {
     "rows": pa.int64(),
     "delta_version": pa.int64(),
     "seconds": pa.float64(),
+    "mixed": pa.bool_(),
     "at": pa.timestamp("us", tz="UTC"),
 }
 SCHEMA = pa.schema([(f.name, KINDS.get(f.name, pa.string())) for f in fields(Build)])

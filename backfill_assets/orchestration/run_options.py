@@ -26,7 +26,8 @@ class RebuildOptions(ConfigurableResource):
     write_mode: WriteMode = Field(
         default="overwrite",
         description="overwrite: replace the days. merge: update and insert by key, keep other rows. "
-        "append_once: add the rows, exactly once for a run and its re-executions.",
+        "append_once: add the rows, once for a run and its re-executions; a day that has one of their keys fails. A day that "
+        "keeps rows of other code, files or inputs stays outdated.",
     )
     spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
     audit_only: bool = Field(

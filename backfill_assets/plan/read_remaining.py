@@ -22,8 +22,9 @@ ReadRemaining = Callable[[Mapping[Partition, Build], Mapping[Partition, str]], R
 def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
     """A function that reads what remains of the plan each time it is called. UsageError for tables that are gone.
 
-    A partition is up to date by the code that was planned. A plan whose code has changed since cannot be carried on, and can
-    still be shown: what it built is done whatever has changed, and so is what is up to date by the code now.
+    A partition is up to date by the code that was planned; one that the plan has merged into rows that it kept is done too. A
+    plan whose code has changed since cannot be carried on, and can still be shown: what it built is done whatever has changed,
+    and so is what is up to date by the code now.
     """
     plan.refuse_gone_tables(workspace.names)
     tables = [table for table in workspace.tables if table.name in plan.code]
@@ -33,7 +34,12 @@ def remaining_reader(plan: Plan, workspace: Workspace) -> ReadRemaining:
 
     def up_to_date(tables: Sequence[Table], builds: Latest) -> set[Partition]:
         status = status_of(workspace, tables, plan.days(), latest=builds)
-        return {partition for partition, each in status.partitions.items() if each.state == State.UP_TO_DATE}
+        merged = builds.built_by(plan.id) if plan.options.write_mode == "merge" else set[Partition]()
+        return {
+            partition
+            for partition, each in status.partitions.items()
+            if each.state == State.UP_TO_DATE or (each.state == State.MIXED and partition in merged)
+        }
 
     def read(before: Mapping[Partition, Build], given_up: Mapping[Partition, str]) -> Remaining:
         building = workspace_of(plan, workspace)

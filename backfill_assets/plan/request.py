@@ -37,7 +37,8 @@ class PlanOptions:
     max_parallel: int = option(1, "The most chunks launched at once.", least=1)
     write_mode: Literal["overwrite", "merge"] = option(
         "overwrite",
-        "overwrite: replace the days. merge: update and insert by key, keep other rows; not of tables that read themselves.",
+        "overwrite: replace the days. merge: update and insert by key, keep other rows; a day that keeps rows of other code, "
+        "files or inputs stays outdated. Not of tables that read themselves.",
     )
     canary: int = option(2, "How many days to build first; the rest starts only if they succeed. 0 for none.", least=0)
     into: Into = option(

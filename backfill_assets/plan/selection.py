@@ -17,7 +17,7 @@ from backfill_assets.tables.graph import Graph
 STATES = {
     "missing": {State.MISSING},
     "failed": {State.FAILED},
-    "outdated": {State.CODE_CHANGED, State.INPUT_CHANGED, State.SOURCE_CHANGED, State.REWRITTEN},
+    "outdated": {State.CODE_CHANGED, State.INPUT_CHANGED, State.SOURCE_CHANGED, State.MIXED, State.REWRITTEN},
 }
 # The reason of a partition that is planned only because of its input begins so.
 READS = "reads "

@@ -29,6 +29,7 @@ class State(StrEnum):
     CODE_CHANGED = "outdated: code changed"
     INPUT_CHANGED = "outdated: input changed"
     SOURCE_CHANGED = "outdated: source files changed"
+    MIXED = "outdated: keeps rows of earlier builds"
     REWRITTEN = "outdated: not as it was built"
     FAILED = "failed"
     RUNNING = "running"
@@ -109,7 +110,8 @@ class _TableHistory:
         partition = (self.table.name, day)
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
         if accepted and (happened := self.latest.rewritten.get(partition)):
-            return State.REWRITTEN, happened
+            gone = f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that were accepted"
+            return State.REWRITTEN, happened + (gone if isinstance(delivery, NotDelivered) else "")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
             return State.UP_TO_DATE, why or self._by_rules(day) or _not_read(delivery)
@@ -171,4 +173,6 @@ def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str)
         return State.CODE_CHANGED, f"built by code {built_by}, which is {table.version} now" + (f"; {why}" if why else "")
     if changed.cause == Cause.SOURCE:
         return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
+    if changed.cause == Cause.MIXED:
+        return State.MIXED, why or "some of its rows were made by other code, or from other files or inputs, than it has now"
     return State.INPUT_CHANGED, f"{changed.table} {changed.day} has changed since {day} was built"

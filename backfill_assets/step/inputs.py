@@ -31,6 +31,7 @@ class Cause(StrEnum):
     CODE = "code"
     SOURCE = "source"
     INPUT = "input"
+    MIXED = "mixed"
 
 
 class Change(NamedTuple):
@@ -93,20 +94,21 @@ def _build_of(accepted: AcceptedBuilds, table: str, ordinal: int) -> tuple[str, 
 def change(table: Table, last: Build, inputs: Mapping[str, Mapping[str, str]], delivery: Delivered) -> Change | None:
     """What changed since `last`: a damaged delivery, the code, the delivery, or the first input; None if nothing did.
 
+    Where nothing did, and the day keeps rows that were made before something had, it is `mixed`: no build would make them all.
     A delivery that was moved away since changes nothing: what was built from it stays right.
     """
     if isinstance(delivery, SourceError) and not isinstance(delivery, NotDelivered):
         return Change(Cause.SOURCE)
     if last.code_version != table.version:
         return Change(Cause.CODE)
+    mixed = Change(Cause.MIXED) if last.mixed else None
     if isinstance(delivery, NotDelivered):
-        return None
+        return mixed
     if last.delivered != delivery.fingerprint:
         return Change(Cause.SOURCE)
-    if last.inputs == inputs:
-        return None
-    changed = partitions_changed(last.inputs, inputs)
-    return Change(Cause.INPUT, *changed[0]) if changed else None
+    if last.inputs != inputs and (changed := partitions_changed(last.inputs, inputs)):
+        return Change(Cause.INPUT, *changed[0])
+    return mixed
 
 
 def partitions_changed(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """What each computed day comes to: accepted, unchanged, or failed and why; and the record that is made of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import SAMPLE_SIZE
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
-from backfill_assets.step.inputs import AcceptedBuilds, Inputs
+from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 
@@ -23,7 +23,9 @@ UNDECLARED = "columns not declared"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one day comes to, before it is known in which commit. `same_as`: the build whose rows an unchanged day has."""
+    """What one day comes to, before it is known in which commit. `same_as`: the build whose rows an unchanged day has.
+    `mixed`: as of the build that is made of it.
+    """
 
     day: date
     outcome: Outcome
@@ -31,10 +33,14 @@ class Judgement:
     inputs: Inputs = NO_INPUTS
     audited: Audited | None = None
     same_as: Build | None = None
+    mixed: bool = False
 
 
-def judge_days(table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds) -> list[Judgement]:
-    """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from."""
+def judge_days(
+    table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds, kept: Collection[date] = ()
+) -> list[Judgement]:
+    """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from. Those of `kept`
+    keep rows of the build before."""
     stands = [day for day in due.compute if day not in due.rewritten]  # what was lost or changed by hand is written again
     before = {day: accepted[partition] for day in stands if (partition := (table.name, day)) in accepted}
     same = {day: build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint}
@@ -47,7 +53,9 @@ def judge_days(table: Table, due: Due, audited: Mapping[date, Audited], accepted
         inputs = _with_own(due.inputs[day], table, own, fingerprints)
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
-        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as)
+        last = accepted.get((table.name, day))
+        mixed = bool(day in kept and last and last.rows and change(table, last, inputs.tables, inputs.delivery))
+        judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
         if outcome != "failed":
             fingerprints[day] = audited[day].profile.fingerprint
     return list(judgements.values())
@@ -97,6 +105,7 @@ def record(
         data_files=judgement.same_as.data_files if judgement.same_as else "",
         seconds=round(seconds, 3),
         write_mode=request.write_mode,
+        mixed=judgement.mixed,
         spark_conf=dict(request.spark_conf),
         accept=request.accept,
         identity=request.identity,

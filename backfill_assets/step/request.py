@@ -46,6 +46,8 @@ def write_mode_refused(table: Table, write_mode: WriteMode) -> str:
     """Why days of `table` cannot be written so, in words; "" if they can."""
     if write_mode == "merge" and not table.key:
         return f"{table.name} has no key to merge on"
+    if write_mode == "append_once" and not table.counts_keys:
+        return f"{table.name} has no rule unique_key(), which alone refuses rows that a day has already"
     if write_mode != "overwrite" and table.needs_itself():
         # A day is computed from what this run computed of the day before, or, if another run did, from that and what it kept.
         return (

@@ -1,8 +1,8 @@
 """The rows of a step: computed once, written as files that nobody sees until they are committed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 import pyarrow as pa
@@ -36,13 +36,14 @@ class Computed:
     """`after`: every row the days will hold, which is what is audited. `commit`: puts the days that pass into the table.
 
     With `schema_mismatches` (columns that are not as declared, rows without a day) no day passes. `profiles` are those of
-    `after`, where they are known already.
+    `after`, where they are known already. `kept` are the days that keep rows which they had before.
     """
 
     after: DataFrame
     commit: Commit
     schema_mismatches: Sequence[str] = ()
     profiles: Mapping[date, DayProfile] | None = None
+    kept: Collection[date] = ()
 
 
 @contextmanager
@@ -69,9 +70,11 @@ def compute_days(
         return
     before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
     with ExitStack() as until_done:
+        kept: Collection[date] = days if request.write_mode == "append_once" else ()
         if request.write_mode == "merge" and version >= 0:  # a table that does not exist yet keeps no rows
-            new, size = until_done.enter_context(merged(table, new, before, folder)), size + before.size
-        yield until_done.enter_context(_written(table, new, size, before, request, workspace))
+            new, kept = until_done.enter_context(merged(table, new, before, folder))
+            size += before.size
+        yield replace(until_done.enter_context(_written(table, new, size, before, request, workspace)), kept=kept)
 
 
 @contextmanager

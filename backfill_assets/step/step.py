@@ -158,7 +158,7 @@ class Step:
             filled = filled_before(table, due.compute, request.accept, workspace)
             audited = audit(table, rows, due.compute, start.builds, filled)
             due = replace(due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)})
-            judgements = judge_days(table, due, audited, accepted)
+            judgements = judge_days(table, due, audited, accepted, rows.kept)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)
 
     def _changed_in_place(self, audited: Mapping[date, Audited], start: Snapshot, spark: SparkSession) -> Collection[date]:

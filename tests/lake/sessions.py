@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import lit
+from pyspark.sql.functions import concat, lit
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
@@ -24,7 +24,7 @@ from backfill_assets.settings import read_settings
 from tests.deliveries import days
 from tests.environment import SAMPLE, SMALL
 from tests.suite import connect
-from tests.world import OUTAGES, RAW, World
+from tests.world import OUTAGES, World
 
 PROJECT = Path(__file__).resolve().parents[2]
 THREE = days(0, 1, 2)
@@ -51,7 +51,12 @@ def three_days(root: str, spark: SparkSession) -> World:
         compute=lambda updates: outages.compute(updates).where("customers > 9").withColumn("customers", lit(9)),
     )
     world.run(THREE[:1], fewer, write_mode="merge")
-    world.run(THREE[:1], replace(world.table(RAW), rules=()), write_mode="append_once", force=True)
+    others = replace(
+        outages,
+        version="3",
+        compute=lambda updates: outages.compute(updates).withColumn("outage_number", concat(lit("x"), "outage_number")),
+    )
+    world.run(THREE[:1], others, write_mode="append_once")
     return world
 
 

@@ -68,6 +68,17 @@ def pending(lake: str, *tables: Table) -> dict:
     return remaining(lake, *tables).pending_days(PLANNED)
 
 
+@pytest.mark.parametrize(("of_plan", "left"), [(True, days(3)), (False, days(2, 3))], ids=["by the plan", "by another"])
+def test_a_day_that_was_merged_is_done_although_it_keeps_rows_of_before(tmp_path, of_plan, left):
+    lake, merging = str(tmp_path / "lake"), plan(write_mode="merge")
+    build_by("earlier", lake, A, 2, 3, 4)
+    build_by("earlier", lake, B, 4)
+    merged = build(B, 2, latest(Ledger(lake), {A.name: None}).accepted, by=merging.id if of_plan else "another")
+    Ledger(lake).append([replace(merged, write_mode="merge", mixed=True)])
+    remaining = remaining_reader(merging, workspace_of([A, B], CALENDAR, lake))({}, {})
+    assert remaining.pending_days(PLANNED) == {B.name: left}
+
+
 @pytest.mark.parametrize(
     "tables",
     [

@@ -49,6 +49,24 @@ def test_a_day_as_before_is_unchanged_and_written_again_where_the_table_does_not
 
 
 @pytest.mark.parametrize(
+    ("before", "mixed"),
+    [
+        pytest.param({"inputs": {"staging/o": {str(day(1)): "o"}}}, False, id="of the same code and inputs"),
+        pytest.param({"inputs": {"staging/o": {str(day(1)): "of before"}}}, True, id="of another input"),
+        pytest.param({"inputs": {"staging/o": {str(day(1)): "o"}}, "mixed": True}, True, id="themselves mixed"),
+        pytest.param({"inputs": {}, "rows": 0}, False, id="none"),
+    ],
+)
+def test_a_day_that_keeps_rows_is_mixed_unless_they_are_of_the_same_code_and_inputs(before, mixed):
+    due = Due(compute=days(1), inputs={day(1): Inputs({"staging/o": {str(day(1)): "o"}})})
+    accepted, profile = built(outages, 1, **{"rows": 3} | before), {day(1): audited(1)}
+    (judgement,) = judge_days(outages, due, profile, accepted, kept=days(1))
+    assert record(judgement, outages, StepRequest("a run"), at=datetime(2019, 8, 15, tzinfo=UTC)).mixed == mixed
+    (replaced,) = judge_days(outages, due, profile, accepted)
+    assert not replaced.mixed
+
+
+@pytest.mark.parametrize(
     ("computed", "failed"),
     [
         pytest.param([1, 2, 3], [2, 3], id="the days after it, one after the other"),

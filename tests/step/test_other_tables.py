@@ -92,17 +92,21 @@ def test_a_merge_of_several_days_keeps_each_days_rows_where_the_key_does_not_nam
     world.write(day(1), ["south,200"])
     for numbers in runs:
         built = world.run(days(*numbers), sales, write_mode="merge")["raw/sales"].built
-        assert [build.rows for build in built] == [2] * len(numbers)
+        assert [(build.rows, build.mixed) for build in built] == [(2, True)] * len(numbers)
     rows = {(row["day"], row["store"]): row["cents"] for row in world.arrow("raw/sales").to_pylist()}
     assert rows == {(day(0), "north"): 100, (day(0), "south"): 3, (day(1), "north"): 2, (day(1), "south"): 200}
     assert world.arrow("raw/sales").num_rows == 4
+    world.write(day(0), ["south,7", "north,8"])
+    (build,) = world.run(days(0), sales, write_mode="merge")["raw/sales"].built
+    assert (build.rows, build.mixed) == (2, False)  # nothing of before is left
+    world.write(day(0), ["west,9"], "late.jsonl")
+    (build,) = world.run(days(0), sales, write_mode="append_once")["raw/sales"].built
+    assert (build.outcome, build.message.splitlines()[0]) == ("failed", "unique_key: 2 keys more than once")
 
 
 def with_columns(columns: str, *names: str) -> Table:
-    """`raw/sales` as a table with these columns and no key."""
-    return replace(
-        sales, columns=columns, key=(), rules=(), version=columns, compute=lambda lines: sales.compute(lines).selectExpr(*names)
-    )
+    """`raw/sales` as a table with these columns."""
+    return replace(sales, columns=columns, version=columns, compute=lambda lines: sales.compute(lines).selectExpr(*names))
 
 
 @pytest.mark.parametrize(
@@ -117,10 +121,10 @@ def with_columns(columns: str, *names: str) -> Table:
 )  # fmt: skip
 def test_rows_are_added_to_a_day_whose_table_has_other_columns(world, columns, names, cents):
     world.write(day(0), ["north,1"])
-    world.run(days(0), replace(sales, key=(), rules=()))
+    world.run(days(0), sales)
     world.write(day(0), ["south,2"])
     (build,) = world.run(days(0), with_columns(columns, *names), run="more", write_mode="append_once")["raw/sales"].built
-    assert (build.outcome, build.rows) == ("accepted", 2)
+    assert (build.outcome, build.rows, build.mixed) == ("accepted", 2, True)
     rows = sorted(world.arrow("raw/sales").to_pylist(), key=lambda row: row["store"])
     assert [(row["store"], row["cents"]) for row in rows] == list(zip(["north", "south"], cents, strict=True))
 

@@ -10,7 +10,7 @@ from backfill_assets.errors import Conflict
 from backfill_assets.lake.commits import read_commits
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.store import Lake
-from backfill_assets.quality.rules import types_as_declared
+from backfill_assets.quality.rules import types_as_declared, unique_key
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from tests.deliveries import arriving, day, days
@@ -54,7 +54,7 @@ def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(bui
         DeltaTable(built.lake.path(OUTAGES)).update({"customers": "999999"}, predicate=f"outage_day = '{day(1)}' AND {by_hand}")
         return inner(updates)
 
-    before, rules = built.accepted(OUTAGES), [types_as_declared()]
+    before, rules = built.accepted(OUTAGES), [types_as_declared(), unique_key()]
     with pytest.raises(Conflict, match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
         built.run(days(1), replace(mine, compute=compute, rules=rules), run="mine", force=True, write_mode=write_mode)
     assert (built.accepted(OUTAGES), len(built.rows(OUTAGES, days(1)))) == (before, 3)
@@ -88,7 +88,7 @@ class LakeChangedLate(Lake):
 def test_rows_that_somebody_changes_by_hand_right_before_the_commit_are_not_kept_as_ours(built, write_mode):
     """Whoever takes no lock may commit at any time: our commit holds only at the version that was looked at."""
     lake = LakeChangedLate(str(built.root), [built.lake.path(OUTAGES)])
-    mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared()])
+    mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared(), unique_key()])
     request = StepRequest("mine", force=True, write_mode=write_mode)
     with pytest.raises(Conflict, match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
         Step(mine, replace(built.workspace, lake=lake), request, built.spark).run(days(1))

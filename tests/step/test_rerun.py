@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.functions import lit
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.quality.rules import rows_between
+from backfill_assets.quality.rules import rows_between, unique_key
 from tests.deliveries import arriving, day, days
 from tests.step.variants import only_some
 from tests.world import DAILY, DAILY_V2, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
@@ -154,10 +155,15 @@ def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(buil
     assert built.rows(OUTAGES) == before
 
 
-def test_a_table_without_a_key_refuses_to_merge(built):
+@pytest.mark.parametrize(
+    ("write_mode", "why"),
+    [("merge", "no key to merge on"), ("append_once", "no rule unique_key(), which alone refuses rows that a day has already")],
+)
+def test_a_table_without_a_key_refuses_to_keep_rows(once, write_mode, why):
+    nothing_read = replace(once, root=once.root / "none", spark=no_spark)
     with pytest.raises(UsageError) as refused:
-        built.run(days(1), [RAW], write_mode="merge", force=True)
-    assert str(refused.value) == "raw/outage_events has no key to merge on. Nothing was written. Use write_mode overwrite."
+        nothing_read.run(days(1), [RAW], write_mode=write_mode, force=True)
+    assert str(refused.value) == f"raw/outage_events has {why}. Nothing was written. Use write_mode overwrite."
 
 
 @pytest.mark.parametrize("write_mode", ["merge", "append_once"])
@@ -201,7 +207,9 @@ def test_append_once_of_keys_that_are_there_is_refused(built):
 
 
 def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
-    table = replace(built.table(RAW), rules=())
+    plain = built.table(RAW)
+    again = {"compute": lambda lines: plain.compute(lines).withColumn("source_file", lit("again"))}
+    table = replace(plain, key=("source_file", "outageNumber"), rules=[unique_key()], version="2", **again)
     before = len(built.rows(RAW))
     (built.folder(day(2)) / "events.jsonl").rename(built.landing / "away")
     first = built.run(FOUR, table, **ONCE)[RAW]
