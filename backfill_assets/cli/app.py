@@ -130,12 +130,15 @@ def audit(
 @app.command()
 def reconcile(
     repair: Annotated[bool, typer.Option("--repair", help="Complete the ledger, and Dagster's record.")] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Put days that somebody else wrote to back as they were accepted, from the log.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Show where the ledger, the tables and Dagster differ on what was built, and what to do. Never changes rows."""
+    """Show where the ledger, the tables and Dagster differ on what was built, and what to do. Only --restore changes rows."""
     from backfill_assets.cli.reconcile import run
 
-    raise typer.Exit(run(repair=repair, as_json=json_))
+    raise typer.Exit(run(repair=repair, restore=restore, as_json=json_))
 
 
 @app.command()

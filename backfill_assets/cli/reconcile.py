@@ -1,10 +1,12 @@
 """`backfill reconcile`: whether the ledger, the tables and Dagster record the same days; `--repair` corrects the records.
 
-Rows are never changed. The exit code is 0 if all three agree (or were repaired), 1 if they still differ, and 3 if the ledger
-and the tables agree but Dagster could not be asked about every table.
+Rows are changed by `--restore` alone, which puts back what was accepted. The exit code is 0 if all three agree (or were
+repaired), 1 if they still differ, and 3 if the ledger and the tables agree but Dagster could not be asked about every table.
 """
 
+import getpass
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from httpx import BaseTransport
@@ -23,6 +25,7 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement
+from backfill_assets.reconcile.put_back import PutBack, put_back
 from backfill_assets.reconcile.shown_wrong import with_stale
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace
@@ -32,10 +35,11 @@ COMPARED_COLUMNS = (
 )  # fmt: skip
 
 
-def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) -> int:
+def run(*, repair: bool, as_json: bool, restore: bool = False, transport: BaseTransport | None = None) -> int:
     """`transport` replaces the network in tests."""
-    workspace = open_workspace(only_reading=not repair)
+    workspace = open_workspace(only_reading=not (repair or restore))
     dagster = dagster_of(workspace.settings, transport)
+    restored = {t.name: put_back(t, workspace.lake, getpass.getuser()) for t in workspace.tables} if restore else {}
     records = read(workspace, dagster)
     comparison, repaired = compare(records), {"recorded": 0, "reported": 0}
     if repair and comparison.repairable():
@@ -43,12 +47,23 @@ def run(*, repair: bool, as_json: bool, transport: BaseTransport | None = None) 
         records = read(workspace, dagster)
         comparison = compare(records)
     if as_json:
-        print(json.dumps(as_values(comparison, records) | {"repaired": repaired}))
+        days = {name: sorted(str(build.day) for build in each.builds) for name, each in restored.items() if each.builds}
+        print(json.dumps(as_values(comparison, records) | {"repaired": repaired, "restored": days}))
     else:
+        for line in (line for name, each in restored.items() for line in restored_lines(name, each)):
+            terminal().print(Text(line))
         show(terminal(), comparison, records, repaired, dagster.url)
     if comparison.disagreements:
         return 1
     return 3 if comparison.not_in_dagster else 0
+
+
+def restored_lines(table: str, restored: PutBack) -> Iterator[str]:
+    """What was put back, and what could not be."""
+    for build in restored.builds:
+        yield f"Put back: {table} {build.day}: {restored.happened[build.day]}."
+    for day, why in restored.left.items():
+        yield f"Left as it is: {table} {day}: {why}."
 
 
 def read(workspace: Workspace, dagster: Dagster) -> Records:

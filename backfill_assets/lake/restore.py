@@ -5,8 +5,8 @@ They still lie in the table's folder until a vacuum removes them, so nothing is 
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -18,7 +18,26 @@ from backfill_assets.lake.columns import nullable, type_words
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.paths import files_in
+from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import DataFile, files_of
+
+
+@dataclass(frozen=True)
+class Record:
+    """Who puts days back, and why; `run` names the one act."""
+
+    run: str
+    who: str
+    what: str
+    reason: str = ""
+
+    def of(self, build: Build, at: datetime) -> Build:
+        """The record of a build that is put back: its rows, code and inputs, and who did it when."""
+        why = f"{self.what}: {self.reason}" if self.reason else self.what
+        return replace(
+            build, outcome="restored", run=self.run, identity=self.run, plan="", who=self.who, reason=why, message="",
+            seconds=0.0, at=at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

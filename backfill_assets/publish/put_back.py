@@ -1,38 +1,20 @@
 """The days of one table that are put back as they were before a plan: what is decided of each, and the one commit."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from dataclasses import replace
+from datetime import date
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.commit import commit_and_record
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.restore import RestoreCommit
+from backfill_assets.lake.restore import Record, RestoreCommit
 from backfill_assets.lake.rewritten import rewritten, rewritten_at
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import ROLLED_BACK, Plans
 from backfill_assets.publish.decision import Decision, Kind, decide
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-
-@dataclass(frozen=True)
-class Record:
-    """Who puts days back, and why; `run` names the one rollback."""
-
-    run: str
-    who: str
-    what: str
-    reason: str = ""
-
-    def of(self, build: Build, at: datetime) -> Build:
-        """The record of a build that is put back: its rows, code and inputs, and who did it when."""
-        why = f"{self.what}: {self.reason}" if self.reason else self.what
-        return replace(
-            build, outcome="restored", run=self.run, identity=self.run, plan="", who=self.who, reason=why, message="",
-            seconds=0.0, at=at,
-        )  # fmt: skip
 
 
 def decisions_on(plan: Plan, table: Table, workspace: Workspace, *, force: bool) -> dict[Partition, Decision]:

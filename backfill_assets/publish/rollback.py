@@ -12,7 +12,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
-from backfill_assets.lake.restore import RestoreCommit
+from backfill_assets.lake.restore import Record, RestoreCommit
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
 from backfill_assets.plan.half_done import finishing
@@ -22,7 +22,7 @@ from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
 from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.publish.published import ROLLBACK, name_of_act, recorded_by
-from backfill_assets.publish.put_back import Record, decisions_on, restore
+from backfill_assets.publish.put_back import decisions_on, restore
 from backfill_assets.workspace import Workspace
 
 

@@ -27,6 +27,10 @@ class Kind(StrEnum):
 # What `reconcile --repair` puts right: records, and no rows.
 REPAIRABLE = frozenset({Kind.UNRECORDED, Kind.NOT_REPORTED, Kind.DATA_VERSION_DIFFERS, Kind.SHOWN_FAILED, Kind.SHOWN_STALE})
 
+# Rows of which the log may still have the accepted ones, and the command that puts those back.
+RESTORABLE = frozenset({Kind.FOREIGN_COMMIT, Kind.ROW_COUNT_DIFFERS})
+RESTORE = "backfill reconcile --restore"
+
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -48,4 +52,5 @@ class Disagreement:
             return "`backfill reconcile --repair` corrects the record."
         if not self.buildable:
             return "The project has no table of that name any more: bring it back, or delete its folder."
-        return f"Build again: `backfill run --partitions {days_as_typed(self.days)} --target {self.table}`."
+        again = f"Build again: `backfill run --partitions {days_as_typed(self.days)} --target {self.table}`."
+        return f"{again} Or put back the rows that were accepted: `{RESTORE}`." if self.kind in RESTORABLE else again

@@ -102,6 +102,7 @@ def _reads_rewritten(table: Table, day: date, calendar: Calendar, due: Due, rewr
         for read in other.calendar_of(calendar).clip(window.days(day)):
             if (why := rewritten.get((other.name, read))) and not (other is table and read in due.compute):
                 again = f"Build it again: `backfill run --partitions {read} --target {other.name} --force`"
+                again += "; if its source is gone, put it back: `backfill reconcile --restore`"
                 return f"reads {other.name} {read}, which does not hold the rows that were accepted: {why}. {again}"
     return ""
 

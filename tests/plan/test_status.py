@@ -67,6 +67,17 @@ def test_files_beside_the_days_own_that_are_not_read_are_named_with_a_day_that_i
     assert status_at(beside, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE, "not read: a.csv and 1 more")
 
 
+def test_a_day_that_somebody_changed_and_whose_delivery_is_gone_names_what_puts_it_back():
+    accepted, happened = delivered(3) | delivered(9), "it was rewritten by commit 1 (UPDATE), not by this project"
+    latest = Latest(accepted, accepted, dict.fromkeys(accepted, happened))
+    known = status_of(workspace_of([raw], CALENDAR), [raw], days(3, 9), latest=latest).partitions
+    assert known[raw.name, day(3)] == PartitionStatus(State.REWRITTEN, happened)
+    assert known[raw.name, day(9)] == PartitionStatus(
+        State.REWRITTEN,
+        f"{happened}; no source for 2019-08-24 any more: `backfill reconcile --restore` puts back the rows that were accepted",
+    )
+
+
 def test_other_files_than_before_are_told_from_other_inputs():
     what = status_at(raw, 3, delivered(3, files="other lines"))
     assert what == PartitionStatus(State.SOURCE_CHANGED, "other files, or other contents, than when 2019-08-18 was built")
@@ -101,6 +112,17 @@ def test_changed_code_without_a_delivery_to_build_from_says_both():
         State.CODE_CHANGED,
         "built by code 1, which is 2 now; no source for 2019-08-24 any more: the rows stay, and cannot be built again",
     )
+
+
+def test_a_day_that_keeps_rows_that_no_build_would_make_now_is_outdated_until_it_is_built_again():
+    mixed = {key: replace(each, mixed=True) for key, each in delivered(3).items()}
+    known = status_at(raw, 3, mixed)
+    assert (known.state, known.why) == (
+        State.MIXED, "some of its rows were made by other code, or from other files or inputs, than it has now",
+    )  # fmt: skip
+    gone = {key: replace(each, mixed=True) for key, each in delivered(9).items()}
+    assert status_at(raw, 9, gone).why == "no source for 2019-08-24 any more: the rows stay, and cannot be built again"
+    assert status_at(raw, 9, gone).state == State.MIXED
 
 
 def test_a_failed_day_says_by_what_and_in_which_run():

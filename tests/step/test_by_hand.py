@@ -150,7 +150,7 @@ def test_a_day_whose_file_is_lost_is_not_read_and_is_written_again_by_force(buil
     assert refused.blocked[day(1)] == (
         f"reads {OUTAGES} {day(1)}, which does not hold the rows that were accepted: its file "
         f"{lost.relative_to(built.lake.path(OUTAGES))} is missing. Build it again: `backfill run --partitions {day(1)} "
-        f"--target {OUTAGES} --force`"
+        f"--target {OUTAGES} --force`; if its source is gone, put it back: `backfill reconcile --restore`"
     )
     again = built.run(FOUR, [OUTAGES], run="third", force=True)[OUTAGES]
     assert {b.day: b.outcome for b in again.built} == {at: "accepted" if at == day(1) else "unchanged" for at in FOUR}

@@ -109,7 +109,10 @@ def test_a_day_that_somebody_rewrote_is_computed_and_nothing_is_computed_from_it
     assert due.blocked[day(4)].startswith(
         "reads staging/u 2019-08-20, which does not hold the rows that were accepted: it was rewritten by commit 7 (UPDATE)"
     )
-    assert due.blocked[day(4)].endswith("`backfill run --partitions 2019-08-20 --target staging/u --force`")
+    assert due.blocked[day(4)].endswith(
+        "`backfill run --partitions 2019-08-20 --target staging/u --force`; if its source is gone, put it back: "
+        "`backfill reconcile --restore`"
+    )
     inputs = up_to_date(updates, [5], built(raw, 5))
     assert sorted_out(updates, [5], inputs, rewritten=rewritten).compute == days(5)
 

@@ -1,0 +1,56 @@
+"""Days that somebody else wrote to, put back as they were accepted. No Spark.
+
+The files of an accepted build lie in its table's folder until a vacuum removes them, whatever was committed since: they are
+added again, in one commit a table. A day can be put back so whose source is gone, from which it could not be built again.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.record import SCHEMA, Build
+from backfill_assets.lake.restore import Record, RestoreCommit
+from backfill_assets.lake.rewritten import rewritten_at
+from backfill_assets.lake.store import Lake
+from backfill_assets.tables.declaration import Table
+
+
+@dataclass(frozen=True)
+class PutBack:
+    """The builds of one table that were put back, what had happened to each day, and why others were left as they are."""
+
+    builds: Sequence[Build] = ()
+    happened: Mapping[date, str] = field(default_factory=dict)
+    left: Mapping[date, str] = field(default_factory=dict)
+
+
+def put_back(table: Table, lake: Lake, who: str) -> PutBack:
+    """Put back every day of `table` that does not hold the rows that were accepted, where the log shows that."""
+    name, folder = table.name, lake.path(table.name)
+    record = Record(f"reconcile-{secrets.token_hex(4)}", who, "put back as it was accepted")
+    happened, left, versions = dict[date, str](), dict[date, str](), dict[date, int]()
+
+    def decide() -> list[Build]:
+        accepted = lake.latest({name: None}, SCHEMA.names).accepted
+        why = {day: each for (_, day), each in lake.rewritten(accepted, {name: None}).items()}
+        builds = [accepted[name, day] for day in why]
+        gone = rewritten_at(folder, [(build, build.delta_version) for build in builds])
+        for build in builds:
+            gone |= lake.lost_files(name, table.partition_by, [build.day], build.delta_version) if build.day not in gone else {}
+        for known, days in ((happened, why), (left, gone)):
+            known.clear()
+            known.update(days)
+        restoring = [build for build in builds if build.day not in gone]
+        versions.update({build.day: build.delta_version for build in restoring})
+        at = lake.ledger.next_time(name)
+        return [record.of(build, at) for build in restoring]
+
+    lake.recover([name])
+    try:
+        builds = commit_and_record(lake.root, name, decide, RestoreCommit(folder, table.partition_by, versions))
+    except UsageError as error:
+        return PutBack(left=dict.fromkeys(happened, str(error)))
+    return PutBack(builds, happened, left)
