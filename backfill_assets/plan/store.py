@@ -94,6 +94,11 @@ class Plans:
         """The ids of the plans whose publication, or whose rollback, was begun and not finished."""
         return [plan_id for plan_id, files in self._all_event_files().items() if _half_done(files)]
 
+    def last_events(self) -> list[str]:
+        """Other names whenever the state of a plan has changed, or what of it is in live."""
+        kept = self._all_event_files().items()
+        return [f"{plan_id}/{last_of(files, kinds)[1]}" for plan_id, files in kept for kinds in (STATES, OF_LIVE)]
+
     def half_done(self, plan_id: str) -> str:
         """What was begun and not finished: `publishing` or `rolling_back`; "" if nothing."""
         return _half_done(self._event_files(plan_id))

@@ -54,11 +54,11 @@ class LiveState:
 
 
 def last_commits(workspace: Workspace) -> str:
-    """Another text whenever a table, the ledger or the releases were written, or a plan was opened or ended. Opens no table."""
+    """Another text whenever a table, the ledger or the releases were written, or a plan was begun, ended or taken back. Opens
+    no table."""
     paths = workspace.lake.paths
-    plans = Plans(paths.root)
     commits = [last_commit(path) for path in (paths.releases, paths.ledger, *map(paths.table, workspace.names))]
-    return hashlib.sha256(json.dumps([commits, plans.open(), plans.half_published()]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([commits, Plans(paths.root).last_events()]).encode()).hexdigest()[:16]
 
 
 def live_state(workspace: Workspace) -> LiveState:

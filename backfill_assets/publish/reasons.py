@@ -14,6 +14,7 @@ from backfill_assets.lake.table_state import day_files
 from backfill_assets.plan.half_done import what_is_half_done
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.given_up import given_up
 from backfill_assets.publish.live import LiveState, builds_since, changed_days, opened
 from backfill_assets.workspace import Workspace
 
@@ -94,14 +95,23 @@ def open_plans(root: str, state: LiveState) -> Iterator[Reason]:
             yield Reason(Cause.PLAN, why)
 
 
-def failures(workspace: Workspace, state: LiveState) -> list[Reason]:
+def since_the_release(workspace: Workspace, state: LiveState) -> list[Reason]:
+    """What was built, or failed, since the last release and keeps live as it was then: plans that were given up half done, and
+    `failures`."""
+    changed = changed_days(workspace, state)
+    builds = builds_since(workspace, state, changed)
+    half_done = [Reason(Cause.PLAN, why) for why in given_up(workspace, state, builds)]
+    return [*half_done, *failures(workspace, state, builds, changed)]
+
+
+def failures(
+    workspace: Workspace, state: LiveState, builds: Latest, changed: Mapping[str, Collection[date] | None]
+) -> list[Reason]:
     """The days that are not as they should be since the last release; those that it was released with are not named again.
 
     A day failed if its latest attempt did, of any table: a run of several tables is released whole. It is not as it was built
     if its table has other files of it than are recorded.
     """
-    changed = changed_days(workspace, state)
-    builds = builds_since(workspace, state, changed)
     failed = {
         partition: build.message.strip().partition("\n")[0]
         for partition, build in builds.last.items()

@@ -14,7 +14,17 @@ from backfill_assets.plan.half_done import what_is_half_done
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.channels import behind, following, lagging
 from backfill_assets.publish.live import LiveState, live_state, live_tables
-from backfill_assets.publish.reasons import FAILURES, PASSING, Cause, Reason, Runs, failures, no_runs, open_plans, running
+from backfill_assets.publish.reasons import (
+    FAILURES,
+    PASSING,
+    Cause,
+    Reason,
+    Runs,
+    no_runs,
+    open_plans,
+    running,
+    since_the_release,
+)
 from backfill_assets.workspace import Workspace
 
 
@@ -116,7 +126,7 @@ def why_not_released(workspace: Workspace) -> list[Reason]:
 
 def why_withheld(workspace: Workspace, state: LiveState) -> list[Reason]:
     """Why live, which has changed, is not released although nothing is running; nothing if it can be."""
-    return [*open_plans(workspace.lake.root, state), *failures(workspace, state), *pointed_back(workspace, state)]
+    return [*open_plans(workspace.lake.root, state), *since_the_release(workspace, state), *pointed_back(workspace, state)]
 
 
 def pointed_back(workspace: Workspace, state: LiveState) -> list[Reason]:
