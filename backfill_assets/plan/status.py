@@ -14,7 +14,7 @@ from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.messages import first_line, has_rows, rows_hint
-from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
+from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for, files_changed
 from backfill_assets.step.due import incomplete, lacking
 from backfill_assets.step.inputs import Cause, Change, InputReader, change
 from backfill_assets.tables.declaration import Table
@@ -140,7 +140,9 @@ class _TableHistory:
             return changed, str(delivery)
         if isinstance(delivery, NotDelivered):
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"
-        return changed, str(delivery) if isinstance(delivery, SourceError) else ""
+        if isinstance(delivery, SourceError):
+            return changed, str(delivery)
+        return changed, files_changed(accepted.files, delivery.files) if changed and changed.cause == Cause.SOURCE else ""
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
         if why := incomplete(self.table, day, self.own):

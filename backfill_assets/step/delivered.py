@@ -16,6 +16,8 @@ from backfill_assets.sources.protocol import Delivery, LandingArea
 from backfill_assets.tables.declaration import Table
 
 NO_DELIVERY = Delivery()
+# Of the files that changed.
+NAMED = 3
 COMMA = re.compile(r"\s*,\s*")
 Delivered = Delivery | SourceError
 Deliveries = Mapping[date, Delivered]
@@ -87,6 +89,15 @@ def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
         return {}
     shorter = [name for name, count in delivery.files.items() if count and count < before.get(name, lines_before)]
     return {name: f"has {delivery.files[name]:,} lines, and all files of the day had {lines_before:,}" for name in shorter}
+
+
+def files_changed(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """Which files are other than those that a day was built from, as far as their names and lines show it; else ""."""
+    changed = [f"{name} came" for name in now if name not in before]
+    changed += [f"{name} is gone" for name in before if name not in now]
+    changed += [f"{name} has {now[name]:,} lines, and had {n:,}" for name, n in before.items() if now.get(name, n) != n]
+    more = f", and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+    return f"{len(changed)} file(s) changed: {', '.join(changed[:NAMED])}{more}" if before and changed else ""
 
 
 def _listed(names: str) -> str:

@@ -11,7 +11,7 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery, LandingArea
-from backfill_assets.step.delivered import delivered_for
+from backfill_assets.step.delivered import delivered_for, files_changed
 from tests.deliveries import arriving, day, days
 from tests.plan.chain import Lines, raw
 from tests.world import FOUR, RAW, REJECTED, World
@@ -160,3 +160,18 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
     with pytest.raises(Exception, match="unreadable"):
         built.run(FOUR, failing_on(built, 0, 1, 2, 3))
     assert [(b.day, b.outcome) for b in built.lake.ledger.builds({REJECTED: None})[recorded:]] == [(d, "failed") for d in FOUR]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        pytest.param({"a": 1}, {"a": 1, "b": 2}, "1 file(s) changed: b came", id="one more"),
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, "1 file(s) changed: b is gone", id="one less"),
+        pytest.param({"a": 1000}, {"a": 2}, "1 file(s) changed: a has 2 lines, and had 1,000", id="other lines"),
+        pytest.param({"a": 1}, {"a": 1}, "", id="the same names and lines"),
+        pytest.param({}, {"a": 1}, "", id="files that are not recorded"),
+        pytest.param({"a": 1}, dict.fromkeys("bcd", 1), "4 file(s) changed: b came, c came, d came, and 1 more", id="many"),
+    ],
+)
+def test_what_changed_of_a_delivery_is_named(before, now, said):
+    assert files_changed(before, now) == said
