@@ -1,6 +1,6 @@
 """What a rollback does with each partition that a plan changed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -20,12 +20,14 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Decision:
     """What is done with one partition; `before`: the build to put back, from `version` of its table, or, where the rows are as
-    before already, to record again; `why`: of a conflict, of rows that are lost, or what to know of those put back."""
+    before already, to record again; `why`: of a conflict, or of rows that are lost; `by_others`: of a conflict, whether the
+    rows are those of another build."""
 
     kind: Kind
     before: Build | None = None
     why: str = ""
     version: int = -1
+    by_others: bool = False
 
 
 LEFT = (Kind.CONFLICT, Kind.FIRST_BUILT, Kind.LOST)
@@ -36,27 +38,45 @@ def is_put_back(decisions: Iterable[Decision]) -> bool:
     return any(decision.kind in (Kind.RESTORE, Kind.RESTORED) for decision in decisions)
 
 
-def decide(builds: Sequence[Build], plan_id: str, rewritten_by_others: str = "", *, force: bool = False) -> Decision | None:
+def decide(
+    builds: Sequence[Build],
+    plan_id: str,
+    rewritten_by_others: str = "",
+    *,
+    undone: Collection[str] = (),
+    force: bool = False,
+) -> Decision | None:
     """What is done with a partition, by its builds that were accepted, oldest first; None if the plan did not change it.
 
-    `rewritten_by_others`: what somebody else did to its rows since the last of them, if anything.
+    Before it were the last rows that neither this plan nor one of the `undone`, which were rolled back, has written; if there
+    are none, those of the last other plan. `rewritten_by_others`: what somebody else did to its rows since the last build.
     """
     changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
     if not changed:
         return _recorded_again(builds, plan_id)
     of_plan, now = builds[changed[-1]], builds[-1]
     # What others built between two of the plan's builds is not lost; that they found the plan's own rows is no build of theirs.
-    written = {builds[n].delta_version for n in changed}
-    others = [n for n in range(changed[-1]) if builds[n].plan != plan_id and builds[n].delta_version not in written]
-    before = builds[others[-1]] if others else None
-    first = next(n for n in changed if not others or n > others[-1])
-    version = max(builds[first].delta_version - 1, before.delta_version if before else -1)
-    if before is None:
+    written, others = _others(builds, changed[-1], {plan_id, *undone})
+    if not others:
+        written, others = _others(builds, changed[-1], {plan_id})
+    if not others:
         return Decision(Kind.FIRST_BUILT)
+    before = builds[others[-1]]
+    first = next(build for build in builds[others[-1] + 1 :] if build.files_of in written)
+    version = max(first.delta_version - 1, before.delta_version)
     if now.fingerprint == before.fingerprint and not rewritten_by_others:
         return Decision(Kind.RESTORED)
-    why = rewritten_by_others or (_by_whom(now) if now.fingerprint != of_plan.fingerprint else "")
-    return Decision(Kind.CONFLICT, why=why) if why and not force else Decision(Kind.RESTORE, before, version=version)
+    built_since = _by_whom(now) if now.fingerprint != of_plan.fingerprint else ""
+    why = rewritten_by_others or built_since
+    if why and not force:
+        return Decision(Kind.CONFLICT, why=why, by_others=bool(built_since))
+    return Decision(Kind.RESTORE, before, version=version)
+
+
+def _others(builds: Sequence[Build], end: int, plans: Collection[str]) -> tuple[set[str | int], list[int]]:
+    """The files that `plans` have written, and which builds before `end` are neither theirs nor have their files."""
+    written = {build.files_of for build in builds if build.plan in plans and build.outcome == "accepted"}
+    return written, [n for n in range(end) if builds[n].plan not in plans and builds[n].files_of not in written]
 
 
 def _recorded_again(builds: Sequence[Build], plan_id: str) -> Decision | None:

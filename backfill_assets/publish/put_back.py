@@ -11,7 +11,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.restore import Record, RestoreCommit
 from backfill_assets.lake.rewritten import rewritten, rewritten_at
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.store import ROLLED_BACK, Plans
+from backfill_assets.plan.store import Plans
 from backfill_assets.publish.decision import Decision, Kind, decide
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -27,10 +27,12 @@ def decisions_on(plan: Plan, table: Table, workspace: Workspace, *, force: bool)
     known.add(recorded)
     by_others = {day: why for (_, day), why in known.differing().items()}
     by_others |= rewritten(folder, [of_day[-1] for of_day in builds.values()])
+    plans = Plans(workspace.lake.root)
+    undone = {name for name in {build.plan for build in recorded} - {""} if plans.is_rolled_back(name)}
     decided = {
         day: decision
         for day, of_day in builds.items()
-        if (decision := decide(of_day, plan.id, by_others.get(day, ""), force=force))
+        if (decision := decide(of_day, plan.id, by_others.get(day, ""), undone=undone, force=force))
     }
     # As the day stood when the plan came: of the version of its build, files may be gone that were compacted since. Where
     # somebody else wrote in between, the version of its build has the rows.
@@ -41,18 +43,7 @@ def decisions_on(plan: Plan, table: Table, workspace: Workspace, *, force: bool)
         earlier[day], decided[day] = (before, before.delta_version), replace(decided[day], version=before.delta_version)
     for day, why in rewritten_at(folder, earlier.values()).items():
         decided[day] = Decision(Kind.LOST, why=why)
-    rolled_back = {name for name in {before.plan for before, _ in earlier.values()} if _is_rolled_back(name, workspace)}
-    for day, decision in decided.items():
-        name = decision.before.plan if decision.before and decision.kind == Kind.RESTORE else ""
-        if name in rolled_back:
-            again = f"has the rows of plan {name} again, which was rolled back; `backfill rollback {name}` takes them back too"
-            decided[day] = replace(decision, why=again)
     return {(table.name, day): decision for day, decision in sorted(decided.items())}
-
-
-def _is_rolled_back(plan: str, workspace: Workspace) -> bool:
-    plans = Plans(workspace.lake.root)
-    return plan in plans.ids() and plans.state(plan) == ROLLED_BACK
 
 
 def restore(

@@ -20,6 +20,7 @@ from backfill_assets.plan.history import refuse_overlap
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.store import OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
+from backfill_assets.publish.channels import came_with
 from backfill_assets.publish.decision import LEFT, Decision, Kind, is_put_back
 from backfill_assets.publish.published import ROLLBACK, name_of_act, recorded_by
 from backfill_assets.publish.put_back import decisions_on, restore
@@ -27,7 +28,8 @@ from backfill_assets.workspace import Workspace
 
 
 def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dict[Partition, Decision]:
-    """What taking `plan` back would do now, of every partition that it changed. With `force`, conflicts are restored too.
+    """What taking `plan` back would do now, of every partition that it changed. With `force`, conflicts are restored too, but
+    not of a plan that was never published whole: others have built more since than what its part covers.
 
     UsageError if the plan was never started, or has built days of a table that the project does not have any more; Guarded if
     it is open, shares a partition with another plan that is, or has protected days.
@@ -51,6 +53,7 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
     recover_newest(workspace.lake.ledger, list(plan.reasons))
     _refuse_gone_tables(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
+    force = _puts_back_conflicts(plan, workspace, force=force)
     return {partition: d for table in tables for partition, d in decisions_on(plan, table, workspace, force=force).items()}
 
 
@@ -65,7 +68,7 @@ def roll_back(
     """
     plans, restored = Plans(workspace.lake.root), list[Build]()
     with plans.exclusive(plan.id):
-        decisions = rollback_of(plan, workspace, force=force)
+        decisions, conflicts = rollback_of(plan, workspace, force=force), _puts_back_conflicts(plan, workspace, force=force)
         record = Record(name_of_act(ROLLBACK, plan), who, f"rollback of plan {plan.id}", reason)
         days: dict[str, list[date]] = {}
         for name, day in (partition for partition, decision in decisions.items() if decision.before):
@@ -84,7 +87,7 @@ def roll_back(
             for name, days_of_table in days.items():
                 marked.enter_context(mark_running(workspace.lake.root, RunningStep(name, days_of_table, record.run, plan.id)))
             for table in tables:
-                restored += restore(table, days[table.name], plan, workspace, record, force=force)
+                restored += restore(table, days[table.name], plan, workspace, record, force=conflicts)
         done = {(build.table, build.day) for build in restored}
         for partition in [p for p, decision in decisions.items() if decision.kind == Kind.RESTORE and p not in done]:
             decisions[partition] = Decision(Kind.CONFLICT, why="built by another run, just now")
@@ -96,9 +99,14 @@ def roll_back(
     return decisions, recorded_by(ROLLBACK, plan, workspace) if finishing else restored
 
 
+def _puts_back_conflicts(plan: Plan, workspace: Workspace, *, force: bool) -> bool:
+    return force and (not plan.is_shadow or came_with(workspace.lake.root, plan.id) > 0)
+
+
 def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decision]) -> None:
-    """Guarded for a plan that is published in part, and of which some would stay: readers would get that part."""
-    left = [partition for partition, decision in decisions.items() if decision.kind in LEFT]
+    """Guarded for a plan that is published in part, and of which some would stay: readers would get that part. What others
+    have built since is none of it."""
+    left = [partition for partition, decision in decisions.items() if decision.kind in LEFT and not decision.by_others]
     if left and plans.half_done(plan.id) == PUBLISHING:
         table, day = left[0]
         raise Guarded(

@@ -33,7 +33,7 @@ def decision_lines(decisions: Decisions) -> list[str]:
 
 
 def lines_of_left(decisions: Decisions) -> list[str]:
-    """What stays in the tables, why, and what to do about it; and of what is put back what to know of its rows."""
+    """What stays in the tables, why, and what to do about it."""
     kinds, why = {d.kind for d in decisions.values()}, [f"  {t} {day}: {d.why}" for (t, day), d in decisions.items() if d.why]
     more = [f"  and {len(why) - EXAMPLES_SHOWN} more"] if len(why) > EXAMPLES_SHOWN else []
     lines = [*why[:EXAMPLES_SHOWN], *more]

@@ -9,8 +9,9 @@ from deltalake import DeltaTable
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
+from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.publish import Publication
-from backfill_assets.publish.release_live import release_live
+from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.publish.release_plan import left_with_plan
 from backfill_assets.publish.shadows import discard, rebase
 from backfill_assets.verify.verify import verify
@@ -43,6 +44,40 @@ def test_half_a_publication_that_is_taken_back_leaves_no_shadow_and_lets_live_be
     site.write({D3: 9})
     release_live(site.workspace, who="sensor")
     assert released(site) == RELEASED | {D3: 9}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_half_a_publication_is_given_up_and_what_a_night_has_built_since_stays_whole(site, force):
+    half = half_published(site, {D1: 7})
+    site.workspace.lake.recover([A.name, B.name])  # as every step does
+    for table in (A.name, B.name):
+        site.write({D1: 5}, table=table)
+    assert set(site.roll_back(half, force=force).values()) == {Kind.CONFLICT}
+    assert (site.plans.state(half.id), site.plans.half_published()) == ("rolled_back", [])
+    assert isinstance(release_live(site.workspace, who="sensor"), Released)
+    assert released(site) == released(site, B.name) == RELEASED | {D1: 5}
+
+
+def test_half_a_publication_of_which_rows_would_stay_is_not_given_up_without_force(site):
+    half = half_published(site, {D1: 7})
+    DeltaTable(str(site.root / A.name)).update(updates={"n": "n"}, predicate=f"day = '{D1}'")
+    with pytest.raises(Guarded, match=f"1 of its partition.*{A.name} {D1}: built since.*publish {half.id}`.*--force"):
+        site.roll_back(half)
+    assert site.plans.half_published() == [half.id]
+
+
+def test_after_half_a_publication_plans_are_taken_back_to_what_none_of_them_has_made(site):
+    plan = half_published(site, {D1: 9})
+    site.workspace.lake.recover([A.name, B.name])
+    other = site.plan({A.name: [D1], B.name: [D1]})
+    for table in (A.name, B.name):
+        site.write({D1: 5}, table=table, plan=other.id)
+    rebase(plan, site.workspace, "ada")
+    publish(site, plan)
+    assert site.values() == site.values(B.name) == RELEASED | {D1: 9}
+    for each, left in ((plan, 5), (other, 2), (plan, 2)):
+        site.roll_back(each)
+        assert site.values() == site.values(B.name) == RELEASED | {D1: left}
 
 
 def test_of_two_publications_that_begin_at_once_one_is_published_and_then_the_other(site):

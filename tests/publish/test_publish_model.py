@@ -222,8 +222,10 @@ class AsInMemory(RuleBasedStateMachine):
         plan, restored, whose = data.draw(st.sampled_from(self.published)), dict[date, int](), dict[date, str]()
         for day, of in self.model.wrote.items():
             wrote = [n for n, (who, _, _) in enumerate(of) if who == plan.id]
-            if wrote and of[-1][1] == of[wrote[-1]][1] != of[wrote[0] - 1][1]:
-                _, restored[day], whose[day] = of[wrote[0] - 1]
+            first, undone = wrote[0] if wrote else 0, {plan.id, *self.model.rolled_back}
+            before = [(value, owner) for _, value, owner in of[:first] if owner not in undone]
+            if wrote and of[-1][1] == of[wrote[-1]][1] != before[-1][0]:
+                restored[day], whose[day] = before[-1]
         decided = self.site.roll_back(plan)
         if self.site.plans.state(plan.id) == "rolled_back":
             self.model.rolled_back.add(plan.id)
