@@ -8,9 +8,9 @@ from backfill_assets.plan.store import PUBLISHING, ROLLING_BACK, Plans
 
 
 def begun_for(plan_id: str, plans: Plans) -> str:
-    """The channel that a plan's publication was begun for; `stable` if that is not known."""
+    """The channel that a plan's publication was begun for last; `stable` if that is not known."""
     with suppress(UsageError):
-        for begun in plans.events(plan_id, f"{PUBLISHING}-"):
+        for begun in plans.events(plan_id, f"{PUBLISHING}-")[-1:]:
             return str(begun.facts.get("channel", STABLE))
     return STABLE
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from backfill_assets.errors import Guarded
-from backfill_assets.lake.release import POINTED, STABLE, Release
+from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.in_live import is_in_live
@@ -104,11 +104,12 @@ def refuse_others(
     if newest and channel in newest.channels and not _is_at_newest(root, newest, number):
         pointed = _pointed_back(root, channel, number)
         if pointed:
-            last = Releases(root).last_of_tables(newest).number
+            last, other = Releases(root).last_of_tables(newest).number, CANDIDATE if channel == STABLE else STABLE
             raise Guarded(
                 f"Readers of {channel} were pointed back to release {number}: {pointed.reason} ({pointed.who}). They would get "
                 f"again what they were pointed back from. {nothing} If that is over, point them at release {last} first: "
-                f"`backfill rollback --release {last} --channel {channel}`."
+                f"`backfill rollback --release {last} --channel {channel}`. If the plan mends it, publish it to {other} first "
+                f"(`backfill publish {plan} --channel {other}`), then point them at the release of that."
             )
     if others:
         named = " ".join(f"--with {each}" for each in others)

@@ -10,6 +10,7 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import Guarded, TableUnreadable, UsageError
 from backfill_assets.lake.columns import columns_lost
 from backfill_assets.lake.delta_table import open_table
+from backfill_assets.lake.release import STABLE
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.half_done import begun_for, finishing
@@ -18,7 +19,7 @@ from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, PUBL
 from backfill_assets.publish.channels import NOT_PUBLISHED
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
-from backfill_assets.publish.reasons import Reason, Runs, no_runs, running
+from backfill_assets.publish.reasons import Cause, Reason, Runs, no_runs, running
 from backfill_assets.publish.release_live import why_withheld
 from backfill_assets.workspace import Workspace
 
@@ -43,8 +44,8 @@ def refuse_not_publishable(plan: Plan, plans: Plans, nothing: str = NOT_PUBLISHE
 
 
 def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
-    """Guarded if a publication of this plan to another channel was begun, and not finished."""
-    if plans.half_done(plan.id) == PUBLISHING and channel != (begun := begun_for(plan.id, plans)):
+    """Guarded if `channel` is stable, and a publication of this plan was begun for a few readers first, and not finished."""
+    if plans.half_done(plan.id) == PUBLISHING and channel == STABLE != (begun := begun_for(plan.id, plans)):
         raise Guarded(
             f"The publication of plan {plan.id} to {begun} was begun, and is not finished. {NOT_PUBLISHED} Finish it first "
             f"(`{finishing(plan.id, plans)}`), then publish to {channel}; or take it back: `backfill rollback {plan.id}`."
@@ -100,7 +101,8 @@ def _read_by(channel: str, plan: Plan, workspace: Workspace) -> dict[str, DeltaT
 def refuse_unreleased(
     plan: Plan, workspace: Workspace, state: LiveState, runs: Runs = no_runs, *, publication: str = ""
 ) -> None:
-    """Guarded if live in this state has changes, other than of this plan's days, that cannot be released with them.
+    """Guarded if live in this state has changes, other than of this plan's days, that cannot be released with them. That all
+    channels stay behind is no such change: a publication moves one.
 
     `runs` asks Dagster's record for those of live that are not finished. `publication`: the run whose steps are the plan's own.
     """
@@ -109,7 +111,7 @@ def refuse_unreleased(
         others = replace(state, half_published=tuple(each for each in state.half_published if each != plan.id))
         # Before the first commit and after the last the same is asked: whether live with the plan's tables can be released.
         withheld = why_withheld(workspace, replace(others, expected=frozenset(plan.reasons)))
-        reasons = [reason for reason in withheld if _is_of_others(reason, plan)]
+        reasons = [each for each in withheld if _is_of_others(each, plan) and each.cause != Cause.POINTED_BACK]
     if reasons:
         begun = plan.id in state.half_published
         half = f"Plan {plan.id} is in live and not released" if begun else NOT_PUBLISHED[:-1]

@@ -42,7 +42,12 @@ class Switch:
         newest = releases.newest()
         if newest is None:
             raise UsageError(NONE_YET.format(workspace.lake.root))
-        number = newest.channels.get(self.channel, newest.channels.get(STABLE, newest.number))
+        number = newest.channels.get(self.channel, newest.channels.get(STABLE))
+        if number is None:
+            raise Guarded(
+                f"Readers of {self.channel} have no release yet: what there is was published to others. {NOTHING} Give them "
+                "one first: `backfill publish PLAN`, or `backfill release --reason ...`."
+            )
         now = releases.get(number)
         before, after = self._version(now, now.switches.get(self.name, self.name)), self._version(now, self.to)
         if before == after:

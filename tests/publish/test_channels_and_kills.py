@@ -12,9 +12,10 @@ from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, Withheld, release_as_it_stands, release_live
+from backfill_assets.publish.switch import Switch
 from tests.publish.killed import Killed, killed_at
 from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.two_tables import RELEASED, publish, rebuilt, released, released_site
+from tests.publish.two_tables import RELEASED, half_published, publish, rebuilt, released, released_site
 
 D0, D1, D2, D3 = DAYS
 
@@ -199,3 +200,39 @@ def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(s
     with pytest.raises(Guarded, match=f"pointed back to release 2: a wrong night.*Plan {plan.id} is in live and not released"):
         publish(site, plan, runs=pointed_meanwhile)
     assert released(site) == released(site, B.name) == RELEASED | {D0: 5}
+
+
+@pytest.mark.parametrize("nights_since", [False, True])
+def test_a_plan_that_mends_what_readers_were_pointed_back_from_reaches_them_without_showing_it_again(site, nights_since):
+    night(site, {D3: 66})
+    release_live(site.workspace, who="sensor")
+    releases = Releases(str(site.root))
+    releases.point(releases.newest(), "stable", 1, who="bo", reason="a wrong night")  # type: ignore[arg-type]
+    if nights_since:
+        night(site, {D2: 5})
+        assert isinstance(release_live(site.workspace, who="sensor"), Withheld)
+    plan, right = rebuilt(site, {D3: 6}), RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
+    with pytest.raises(Guarded, match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`"):
+        publish(site, plan)
+    number = publish(site, plan, "candidate").release.number
+    assert (released(site), released(site, channel="candidate")) == (RELEASED, right)
+    with pytest.raises(Guarded, match=f"point them at release {number} first: `backfill rollback --release {number} "):
+        publish(site, plan)
+    releases.point(releases.newest(), "stable", number, who="bo", reason="mended")  # type: ignore[arg-type]
+    night(site, {D0: 7})
+    release_live(site.workspace, who="sensor")
+    assert released(site) == released(site, B.name) == right | {D0: 7}
+
+
+def test_a_publication_that_was_begun_for_all_may_be_finished_for_a_few_readers_first(site):
+    half = half_published(site, {D1: 7})
+    publish(site, half, "candidate")
+    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+
+
+def test_a_switch_gives_readers_without_a_release_nothing(tmp_path):
+    site = Site(tmp_path / "lake")
+    publish(site, rebuilt(site, RELEASED), "candidate")
+    with pytest.raises(Guarded, match=r"stable have no release yet.*Nothing was switched"):
+        Switch(A.name, B.name).carry_out(site.workspace, "ada")
+    assert list(Releases(str(site.root)).newest().channels) == ["candidate"]  # type: ignore[union-attr]
