@@ -87,15 +87,18 @@ def definitions(
     `reconciliations` and `consumers` are what several tables promise together (`@reconciliation`, `@consumer`): a rebuild that
     breaks it is not published.
 
-    Raises ValueError if two tables, or two of these, have one name, or one reads a table that is not among `tables`, and
-    SettingsError if a setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
+    Raises ValueError if two tables, or two of these, have one name, one reads a table that is not among `tables`, or a day is
+    none, and SettingsError if a setting (BACKFILL_*, read now) is not allowed or nothing names the first day.
 
     While a `backfill` command imports the project for its tables, no setting is read, Dagster is not loaded, and what is
     returned is empty.
     """
+    from backfill_assets.calendar import refuse_no_day
     from backfill_assets.project import Project, declare, in_order
     from backfill_assets.tables.agreements import refuse_unusable
 
+    refuse_no_day("first_day", first_day)
+    refuse_no_day("last_day", last_day)
     project = Project(in_order(tables), first_day, last_day, tuple(reconciliations), tuple(consumers))
     refuse_unusable([*reconciliations, *consumers], [table.name for table in tables])
     if declare(project):

@@ -100,6 +100,12 @@ def as_day(text: str) -> date:
         ) from None
 
 
+def refuse_no_day(argument: str, value: object) -> None:
+    """ValueError for what is neither a date nor None: text, or a time of a day, which no date compares with."""
+    if value is not None and type(value) is not date:
+        raise ValueError(f"{argument}={value!r} is not a day: write date(2024, 6, 1)")
+
+
 def between(first: date, last: date) -> Iterable[date]:
     """Every day from `first` to `last`, both included."""
     return (first + timedelta(days=n) for n in range((last - first).days + 1))

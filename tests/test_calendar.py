@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 from backfill_assets.calendar import Calendar, consecutive, days_around, days_around_any, ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.slice import condition
+from backfill_assets.tables.windows import window
 from tests.deliveries import day, days
+from tests.plan.chain import outages
 
 CALENDAR = Calendar(date(2019, 8, 15), date(2019, 10, 13))
+
+
+def test_a_window_is_of_whole_days():
+    with pytest.raises(ValueError, match=r"counted in whole days, not in -1.5"):
+        window(outages, first=-1.5, last=0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

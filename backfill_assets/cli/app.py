@@ -11,6 +11,7 @@ import typer
 
 from backfill_assets.cli import exit_codes, rebuild_verbs, release_verbs, shadow_verbs
 from backfill_assets.cli.options import Json, Port, Target
+from backfill_assets.cli.plain_text import refuse_bytes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -151,6 +152,7 @@ def doctor(json_: Json = False) -> None:
 
 def main() -> None:
     with exit_codes.exit_on_error():
+        refuse_bytes()
         app()
 
 

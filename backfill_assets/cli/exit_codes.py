@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from backfill_assets.cli.plain_text import plain
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
 
 DONE, PARTIAL, WRONG_USAGE, UNAVAILABLE, STOPPED = 0, 1, 2, 3, 4
@@ -34,7 +35,7 @@ def exit_on_error() -> Iterator[None]:
         code = of_error(error)
         if "--json" in sys.argv[1:]:
             print(json.dumps({"error": str(error), "exit_code": code}))
-        print(f"backfill: {error}", file=sys.stderr)
+        print(plain(f"backfill: {error}"), file=sys.stderr)
         sys.exit(code)
     except BrokenPipeError:  # what reads the output has seen enough
         sys.exit(DONE)

@@ -73,4 +73,8 @@ def days_in(text: str) -> str:
         is_file = False
     if not is_file:
         return text
-    return ",".join(line.strip().rstrip(",") for line in Path(text).read_text().splitlines() if line.strip())
+    try:
+        lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise UsageError(f"{text} is not UTF-8. Nothing was started. Save that list of days as UTF-8 text.") from None
+    return ",".join(line.strip().rstrip(",") for line in lines if line.strip())

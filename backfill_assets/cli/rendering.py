@@ -1,14 +1,16 @@
 """Progress and outcome of a rebuild on a terminal."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from backfill_assets.cli.plain_text import plain
 from backfill_assets.plan.estimate import expected_end
 from backfill_assets.plan.outcome import TableOutcome, lines
 from backfill_assets.plan.progress import Progress
@@ -21,9 +23,17 @@ WIDTH_OF_A_PIPE = 132
 BAR = 24
 
 
+class PlainConsole(Console):
+    """A console that shows the text of others as text: what it is given has no control characters when it is printed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+
 def terminal(*, stderr: bool = False) -> Console:
     # No markup: a reason, a path or a message may hold brackets.
-    console = Console(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
+    console = PlainConsole(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
     if not console.is_terminal:
         console.width = WIDTH_OF_A_PIPE
     return console

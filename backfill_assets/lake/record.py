@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from backfill_assets.errors import UsageError
+
 # Of an audit of rows that stood already: audited, or refused where they break a rule. Neither changes what is accepted.
 AuditOutcome = Literal["audited", "refused"]
 Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "refused"]
@@ -19,6 +21,21 @@ AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
 WriteMode = Literal["overwrite", "merge", "append_once"]
 # Of these the table has a commit that tells of them; the others leave it as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
+
+
+# Characters of a reason, or of a list of files: it is written with every day that is built.
+LONGEST_TEXT = 5_000
+
+
+def refuse_unkept(name: str, text: str) -> None:
+    """UsageError for a text of a request that is not to be kept with every day of it: too long, or none that UTF-8 has."""
+    if len(text) > LONGEST_TEXT:
+        raise UsageError(
+            f"{name} has {len(text):,} characters, and is kept with every day that is built. Nothing was started. Give at most "
+            f"{LONGEST_TEXT:,}."
+        )
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"{name} {text!a} is not UTF-8. Nothing was started. Give it as text.")
 
 
 def short(fingerprint: str) -> str:

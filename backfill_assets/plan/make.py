@@ -15,6 +15,7 @@ from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.estimate import Estimate, estimate
 from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
@@ -139,12 +140,13 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
     """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats.
 
-    What a plan has built it does not force again, so that one that was cancelled and is asked for again is a new one too.
+    What a plan has built it does not force again, so that one that has ended in any way, in a shadow one that was cancelled, is
+    a new one when it is asked for again; `resume` goes on with the old one.
     """
     plan = make(selection, graph, options)
     ended = {PUBLISHED, DISCARDED, ROLLED_BACK} | ({"cancelled"} if options.force else set())
     if not plan.is_shadow:  # what is done in a shadow waits to be published
-        ended.add("done")
+        ended |= set(Ending) if options.force else {Ending.DONE}
     while plans.state(plan.id) in ended:
         plan = make(selection, graph, options, repeat=plan.repeat + 1)
     return plan

@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.record import refuse_unkept
 from backfill_assets.lake.spark_conf import refuse_unlisted
 
 DayOrder = Literal["asc", "desc"]
@@ -59,6 +60,8 @@ class PlanOptions:
             value = getattr(self, name)
             if least is not None and value is not None and value < least:
                 raise UsageError(f"{flag(name)} {value} is too small. Nothing was planned. Give at least {least}.")
+        for name, text in (("reason", self.reason), ("accept", self.accept)):
+            refuse_unkept(flag(name), text)
         _ = self.budget_minutes
         refuse_unlisted(self.spark_conf)
 

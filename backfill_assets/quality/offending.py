@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.quality.profile import keys_repeated, shortened
+from backfill_assets.quality.profile import COUNT, shortened
 
 ROWS_SHOWN = 5
 COLUMNS_SHOWN = 60
@@ -18,7 +18,8 @@ def offending_rows(rows: DataFrame, *, day: str, on: date, key: Sequence[str], c
     """Up to five rows of a day, as JSON, that satisfy `condition`; without one, rows whose key repeats."""
     offending = rows.where(F.col(day) == F.lit(on))
     if condition is None:
-        offending = offending.join(keys_repeated(offending, key), on=list(key), how="left_semi").orderBy(*key)
+        of_key = F.count(F.lit(1)).over(Window.partitionBy(*key))  # as many as have the key, a null being a value
+        offending = offending.withColumn(COUNT, of_key).where(F.col(COUNT) > 1).drop(COUNT).orderBy(*key)
     else:
         offending = offending.where(condition)
     shown = offending.limit(ROWS_SHOWN).select(F.to_json(F.struct("*")).alias("row")).collect()

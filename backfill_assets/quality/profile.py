@@ -148,13 +148,8 @@ def fingerprint(rows: int, high: int, low: int) -> str:
 
 def repeated_keys(rows: DataFrame, *, day: str, key: Sequence[str]) -> dict[date, int]:
     """How many keys stand more than once in each day that has such."""
-    repeated = keys_repeated(rows, dict.fromkeys([day, *key]))
+    repeated = rows.groupBy(*dict.fromkeys([day, *key])).agg(F.count(F.lit(1)).alias(COUNT)).where(F.col(COUNT) > 1)
     return {row[day]: row[COUNT] for row in repeated.groupBy(day).agg(F.count(F.lit(1)).alias(COUNT)).collect()}
-
-
-def keys_repeated(rows: DataFrame, key: Iterable[str]) -> DataFrame:
-    """The keys that stand more than once."""
-    return rows.groupBy(*key).agg(F.count(F.lit(1)).alias(COUNT)).where(F.col(COUNT) > 1).drop(COUNT)
 
 
 def shortened(value: Any) -> Any:

@@ -60,7 +60,8 @@ def has_rows() -> Rule:
 
 
 def rows_within(low: float, high: float) -> Rule:
-    """Rows between `low` and `high` times the median of the accepted days among the 28 before; fewer than 7 say nothing."""
+    """Rows between `low` and `high` times the median of the accepted days among the 28 before; fewer than 7 say nothing,
+    nor does a median of 0, for no day with rows could follow."""
     if not 0 <= low < high:
         raise ValueError(f"rows_within({low}, {high}): low must be below high and not negative")
 
@@ -68,6 +69,8 @@ def rows_within(low: float, high: float) -> Rule:
         if len(day.trailing_rows) < ENOUGH_TRAILING_DAYS:
             return (True, f"{len(day.trailing_rows)} accepted days before: too few to compare", {"rows": day.rows})
         usual = median(day.trailing_rows)
+        if not usual:
+            return True, "most accepted days before have no rows: nothing to compare with", {"rows": day.rows, "usual": usual}
         passed = low * usual <= day.rows <= high * usual
         message = f"{day.rows:,} rows; {low:g} to {high:g} times the usual {usual:,.0f} promised"
         return passed, message, {"rows": day.rows, "usual": usual}

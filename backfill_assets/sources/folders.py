@@ -15,7 +15,8 @@ Entry = os.DirEntry[str]
 def files_by_day(top: Path, days: Collection[date], patterns: Sequence[Pattern]) -> FilesByDay:
     """The files of each of `days`, in order: those that one of the `patterns` stands for. Each folder is listed once at most.
 
-    A folder that cannot be listed is among the files of every day that it may hold files of: whoever opens it learns why.
+    A folder that cannot be listed is among the files of every day that it may hold files of: whoever opens it learns why. So is
+    a link to a folder within a day's folder, which is not followed, for it may lead back, or to what is read already.
     """
     listing = _Listing(days)
     for pattern in patterns:
@@ -24,8 +25,20 @@ def files_by_day(top: Path, days: Collection[date], patterns: Sequence[Pattern])
 
 
 def unmatched(top: Path, patterns: Sequence[Pattern]) -> list[str]:
-    """The files of a source's folder that no pattern stands for, by their path below it: nobody reads them."""
-    return [path for path in sorted(_paths(top, "")) if not any(pattern.day_of(path) for pattern in patterns)]
+    """The files of a source's folder that no pattern stands for, by their path below it: nobody reads them. Of links to folders
+    those in which no pattern has files, with a "/" behind them."""
+
+    def is_read(path: str) -> bool:
+        if path.endswith("/"):
+            return any(pattern.may_hold(path[:-1]) for pattern in patterns)
+        return any(pattern.day_of(path) for pattern in patterns)
+
+    return [path for path in sorted(_paths(top, "")) if not is_read(path)]
+
+
+def cannot_be_listed(path: Path) -> bool:
+    """Whether this is a folder that this user may not look into."""
+    return os.path.isdir(path) and _visible(path) is None  # noqa: PTH112  # `Path.is_dir` raises where this user may not look
 
 
 class _Listing:
@@ -50,10 +63,10 @@ class _Listing:
 
     def _below(self, folder: Entry, known: Mapping[str, str]) -> Iterator[Path]:
         for entry in self._entries(Path(folder), known):
-            if not _is_folder(entry):
-                yield Path(entry)
-            elif not entry.is_symlink():  # a link to a folder could lead back to this one
+            if _is_folder(entry) and not entry.is_symlink():
                 yield from self._below(entry, known)
+            else:
+                yield Path(entry)
 
     def _entries(self, folder: Path, known: Mapping[str, str]) -> list[Entry]:
         entries = self._visible(folder)
@@ -91,7 +104,9 @@ def _paths(folder: Path, within: str) -> Iterator[str]:
     for entry in _visible(folder) or ():
         if not _is_folder(entry):
             yield f"{within}{entry.name}"
-        elif not entry.is_symlink():
+        elif entry.is_symlink():
+            yield f"{within}{entry.name}/"
+        else:
             yield from _paths(Path(entry), f"{within}{entry.name}/")
 
 

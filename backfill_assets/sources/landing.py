@@ -4,7 +4,6 @@ By itself, a day's files are those in `<landing>/<name>/year=YYYY/month=MM/day=D
 files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that begin with _ or . are uploads under way, and markers.
 """
 
-import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.delivery import Contents, Waits, delivery_of, name_in, not_read
 from backfill_assets.sources.fields import Field, eras, refuse_unusable_fields
-from backfill_assets.sources.folders import FilesByDay, files_by_day, unmatched
+from backfill_assets.sources.folders import FilesByDay, cannot_be_listed, files_by_day, unmatched
 from backfill_assets.sources.formats import JSON_LINES, Format, JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
@@ -119,15 +118,14 @@ class Landing:
         return eras(self.fields, days) if self.fields else {}
 
     def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
-        """The files of each of `days`, in order: those delivered, and others, whose names do not end as those of deliveries do.
-        A folder that cannot be listed is among the first."""
+        """The files of each of `days`, in order: those delivered, and others, whose names do not end as those of deliveries do,
+        or which are links to folders. A folder that cannot be listed is among the first."""
         exact = [pattern for pattern in self._patterns if not pattern.any_ending]
         listed = files_by_day(area.root / self.name, days, self._patterns)
         named = files_by_day(area.root / self.name, days, exact) if exact else {}
 
         def is_delivery(day: date, file: Path) -> bool:
-            # `Path.is_dir` raises where this user may not look.
-            return file.name.endswith(self.format.endings) or file in named.get(day, ()) or os.path.isdir(file)  # noqa: PTH112
+            return file.name.endswith(self.format.endings) or file in named.get(day, ()) or cannot_be_listed(file)
 
         files = {day: [f for f in of_day if is_delivery(day, f)] for day, of_day in listed.items()}
         return files, {day: [f for f in of_day if not is_delivery(day, f)] for day, of_day in listed.items()}

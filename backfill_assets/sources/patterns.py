@@ -56,13 +56,20 @@ class Pattern:
         names = path.split("/")
         if len(names) < len(self.names) + self.is_below or (not self.is_below and len(names) > len(self.names)):
             return None
-        known: dict[str, str] = {}
+        known = self._known(names)
+        return None if known is None else whole_day(known)
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether files of the pattern may lie in the folder at this path."""
+        names = folder.split("/")
+        return (self.is_below or len(names) < len(self.names)) and self._known(names) is not None
+
+    def _known(self, names: list[str]) -> dict[str, str] | None:
+        """What these names say of the day; None if one of them is another than the pattern's."""
+        known: dict[str, str] | None = {}
         for name, wanted in zip(names, self.names, strict=False):
-            now = matched(wanted, name, known)
-            if now is None:
-                return None
-            known = now
-        return whole_day(known)
+            known = matched(wanted, name, known) if known is not None else None
+        return known
 
 
 def matched(wanted: re.Pattern[str], name: str, known: Mapping[str, str]) -> dict[str, str] | None:

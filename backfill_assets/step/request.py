@@ -6,7 +6,7 @@ from datetime import date
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.record import Build, WriteMode
+from backfill_assets.lake.record import Build, WriteMode, refuse_unkept
 from backfill_assets.tables.declaration import Table
 
 
@@ -33,6 +33,8 @@ class StepRequest:
     skip_not_due: bool = False
 
     def __post_init__(self) -> None:
+        for name, text in (("reason", self.reason), ("accept", self.accept)):
+            refuse_unkept(name, text)
         object.__setattr__(self, "identity", self.identity or self.run)
 
     def forced(self, table: Table, days: Iterable[date], builds: Latest) -> set[date]:

@@ -13,7 +13,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from backfill_assets.calendar import Calendar
+from backfill_assets.calendar import Calendar, refuse_no_day
 from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import columns_still_filled, types_as_declared
 from backfill_assets.quality.thresholds import DriftThresholds
@@ -139,15 +139,15 @@ def table(
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
-    that is no DATE, column names that need quoting, types that no table can hold, a key or a rule that names no column,
-    unusable owners and tags, and a function or a rule whose changes no version by itself would show.
+    that is no DATE or no date, column names that need quoting, types that no table can hold, a key or a rule that names no
+    column, unusable owners and tags, and a function or a rule whose changes no version by itself would show.
     """
     refuse_unusable_labels(name, owners, tags or {})
+    refuse_no_day(f"{name}: first_day", first_day)
     sources = [read for read in reads.values() if not isinstance(read, Window | SliceDays | Table)]
     every_rule = (types_as_declared(), *([columns_still_filled()] if sources else []), *rules)
     refuse_unusable_rules(name, every_rule)
-    tables = [argument for argument, read in reads.items() if isinstance(read, Table)]
-    if tables:
+    if tables := [argument for argument, read in reads.items() if isinstance(read, Table)]:
         raise ValueError(f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]}, first=-6, last=0)")
     if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
         raise ValueError(f"{name!r} is not the name of a table: write layer/table, for example staging/orders")

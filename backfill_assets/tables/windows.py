@@ -58,8 +58,10 @@ def window(table: Table, *, first: int, last: int, wait_for: int | None = None, 
     makes S outdated. The function gets the days of all S of a run together, so it must not count on seeing only one window.
     Of a `table` whose `fingerprint_by` is the reading table's day, only the rows about the days computed are read, and only
     they make S outdated; with `whole_days` every row of the window is read and counts.
-    Raises ValueError if `first` is after `last`.
+    Raises ValueError if `first` is after `last`, or one of these is no whole number.
     """
+    if wrong := [each for each in (first, last, wait_for) if not isinstance(each, int | None)]:
+        raise ValueError(f"a window is counted in whole days, not in {wrong[0]!r}")
     if first > last:
         raise ValueError(f"a window from S{first:+d} to S{last:+d} is empty")
     return Window(table, first, last, last if wait_for is None else wait_for, whole_days)

@@ -44,6 +44,24 @@ def backfill(*arguments: str, home: Path, **settings: str) -> Done:
     return Done(end.value.code, out.getvalue(), errors.getvalue())
 
 
+def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path):
+    done = backfill("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2, "backfill: The argument '\\udcfc' is not UTF-8. Nothing was started. Type it in a UTF-8 terminal.\n",
+    )  # fmt: skip
+
+
+def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_path):
+    (folder := tmp_path / "landing" / "outage_events" / "2019-08-15").mkdir(parents=True)
+    (folder / "a.jsonl").write_text('{"outageNumber": ')
+    (folder / "b\x1b]0;title\x07\x9b31m.jsonl").write_text('{"outageNumber": ')
+    wrong = backfill("status", "--why", "raw/outage\x1b[31m", "2019-08-15", home=tmp_path)
+    shown = backfill("status", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    assert "b\\x1b]0;title\\x9b31m.jsonl is cut off" in shown.stdout
+    assert "\\x1b[31m" in wrong.stderr
+    assert {"\x1b", "\x07", "\x9b"}.isdisjoint(shown.stdout + wrong.stderr)
+
+
 def test_help_loads_neither_dagster_nor_spark():
     script = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import main\n"
     script += "try:\n    main()\nexcept SystemExit:\n    pass\n"

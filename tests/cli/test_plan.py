@@ -131,6 +131,16 @@ def test_days_may_be_a_list_longer_than_a_files_name(tmp_path):
     assert list(planned("--partitions", ",".join(days), home=tmp_path)["raw/rejected_lines"]) == days
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_days_are_read_from_a_list_in_utf_8_with_its_mark_or_without(tmp_path, encoding):
+    (listed := tmp_path / "days.txt").write_text("2019-09-03\n2019-09-04\n", encoding=encoding)
+    done = asked("--partitions", str(listed), "--json", home=tmp_path)
+    if encoding == "utf-16":
+        assert str(done.exception) == f"{listed} is not UTF-8. Nothing was started. Save that list of days as UTF-8 text."
+    else:
+        assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == ["2019-09-03", "2019-09-04"]
+
+
 def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
     done = asked("--partitions", "2019-09-03", home=tmp_path, BACKFILL_PRICE_PER_HOUR="2")
     assert "At 2 an hour, it costs 0.00." in done.stdout
@@ -146,6 +156,8 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
         (["--partitions", "2019-09-03", "--target", "raw/x"], {}, 2, "There is no table raw/x."),
         (["--partitions", "2019-09-03", "--only", "late"], {}, 2, "--only late is not a state."),
         (["--partitions", "2019-09-03", "--budget", "soon"], {}, 2, "--budget soon is not a length of time."),
+        (["--partitions", "2019-09-03", "--reason", "x" * 5001], {}, 2, "--reason has 5,001 characters, and is kept with"),
+        (["--partitions", "2019-09-03", "--reason", "\udcff"], {}, 2, "--reason '\\udcff' is not UTF-8."),
         (["--partitions", "2019-09-03", "--spark-conf", "cores=4"], {}, 2, "cores cannot be set for one plan: rows may depend"),
         (["--partitions", "last 20"], {"BACKFILL_ASK_ABOVE_DAYS": "5"}, 4, "This plan rebuilds 13 days, more than 5"),
         (["--partitions", "2019-09-03"], {"BACKFILL_PROTECTED_DAYS": "2019-09-01..2019-09-09"}, 4, "2019-09-03 is protected"),
@@ -154,7 +166,8 @@ def test_what_an_hour_costs_is_charged_for_what_is_known(tmp_path):
     ],
     ids=[
         "no days", "a day outside the calendar", "nothing delivered", "an unknown table", "an unknown state", "no time",
-        "no Spark setting", "many days", "a protected day", "no days to protect", "days to protect that move",
+        "a long reason", "no text", "no Spark setting", "many days", "a protected day", "no days to protect",
+        "days to protect that move",
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_is_refused_and_nothing_is_kept(tmp_path, arguments, env, code, said):

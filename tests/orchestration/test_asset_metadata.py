@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from datetime import datetime
 
 import pytest
 from dagster import DailyPartitionsDefinition
@@ -78,8 +79,10 @@ def test_a_lake_in_an_object_store_is_named_as_it_is():
         ({"owners": ["ada"]}, "'ada' is no owner; write an e-mail address or team:NAME"),
         ({"tags": {"a tier": "gold"}}, "'a tier=gold' is no tag"),
         ({"tags": {"tier": "x" * 64}}, "is no tag"),
+        ({"first_day": "2024-06-02"}, r"first_day='2024-06-02' is not a day: write date\(2024, 6, 1\)"),
+        ({"first_day": datetime(2024, 6, 2)}, r"first_day=datetime.datetime\(2024, 6, 2, 0, 0\) is not a day"),
     ],
 )
-def test_labels_that_dagster_refuses_are_refused_when_they_are_declared(labels, message):
+def test_labels_that_dagster_refuses_and_days_that_are_none_are_refused_when_they_are_declared(labels, message):
     with pytest.raises(ValueError, match=f"features/labelled: .*{message}"):
         declared(**labels)

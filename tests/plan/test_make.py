@@ -10,6 +10,8 @@ from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import utc_now
 from tests.deliveries import day
 from tests.plan.chain import CALENDAR, history, outages, raw, updates
 from tests.plan.workspaces import workspace_of
@@ -46,6 +48,16 @@ def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path
         make_plan(request(write_mode="merge", upstream=True), workspace)
     assert make_plan(request(write_mode="merge", target="raw/a"), workspace).plan.options.write_mode == "merge"
     assert make_plan(request(upstream=True), workspace).plan.options.write_mode == "overwrite"
+
+
+@pytest.mark.parametrize("ending", ["done", "partial", "stopped", "refused", "cancelled"])
+def test_a_plan_that_forced_days_and_has_ended_is_another_when_it_is_asked_for_again(tmp_path, ending):
+    """What it has built it does not force again, whatever changed since: going on with it is for `resume`."""
+    workspace = workspace_of([raw], CALENDAR, str(tmp_path))
+    first = make_plan(request(into="live"), workspace).plan
+    assert make_plan(request(into="live"), workspace).plan == first
+    Plans(str(tmp_path)).note(first.id, "ended", utc_now(), ending=ending)
+    assert make_plan(request(into="live"), workspace).plan == make_plan(request(into="live"), workspace).plan != first
 
 
 @pytest.mark.parametrize("force", [False, True])

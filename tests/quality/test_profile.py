@@ -185,6 +185,11 @@ def test_rows_whose_key_repeats_are_shown_by_key(keyed):
     assert [row["k"] for row in at_fault(keyed, None)] == ["a", "a", "c", "c", "c"]
 
 
+def test_rows_whose_key_repeats_are_shown_where_it_is_null(spark):
+    rows = spark.createDataFrame([(day(0), None, 1, "x"), (day(0), None, 2, "y"), (day(0), "a", 1, "z")], KEYED)
+    assert sorted(row["i"] for row in at_fault(rows, None)) == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("condition", "shown"), [pytest.param("i > 0", 5, id="of eight"), pytest.param("i > 99", 0, id="of none")]
 )

@@ -52,6 +52,13 @@ WEEK = {"trailing_rows": [100] * 7}
             "6 accepted days before: too few to compare",
             id="six days say nothing of what is usual",
         ),
+        pytest.param(
+            rows_within(0.5, 2),
+            {"rows": 5, "trailing_rows": [0] * 5 + [9] * 4},
+            True,
+            "most accepted days before have no rows: nothing to compare with",
+            id="days without rows say nothing of those with rows",
+        ),
         pytest.param(no_nulls("a"), {"nulls": {"a": 1}}, False, "null: a 1 of 100", id="one null"),
         pytest.param(no_nulls("a"), {"nulls": {"b": 1}}, True, "null values at most 0.00%", id="a null in another column"),
         pytest.param(nulls_at_most(0.05, "a"), {"nulls": {"a": 5}}, True, "null values at most 5.00%", id="the share itself"),

@@ -57,10 +57,27 @@ def test_all_of_a_days_files_come_together_and_in_order(tmp_path):
     assert [len(of_day) for of_day in files.values()] == [5, 1, 0]
 
 
-def test_a_link_that_leads_back_is_not_followed(tmp_path):
-    file = put(tmp_path, BELONGS["a folder named for the day"])
-    (file.parent / "again").symlink_to(file.parent)
-    assert files_by_day(tmp_path, [day(0)]) == {day(0): [file]}
+def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_over(tmp_path):
+    """It may lead back, or to what is read already; whoever put it there may have meant it to be read."""
+    file = put(tmp_path / "landing", BELONGS["a folder named for the day"])
+    links = [file.parent / "again", file.parent / "elsewhere"]
+    links[0].symlink_to(file.parent)
+    links[1].symlink_to(put(tmp_path / "other", "more.jsonl").parent)
+    assert files_by_day(tmp_path / "landing", [day(0)]) == {day(0): sorted([file, *links])}
+    assert unmatched(tmp_path / "landing", [Pattern(text) for text in DAILY]) == []  # the day names them
+
+
+@pytest.mark.parametrize(
+    ("pattern", "unread"), [(DAILY, ["extra/"]), (("%Y-%m-%d/in/*",), ["extra/"]), (("%Y/%m%d/*",), ["2019-08-15/", "extra/"])]
+)
+def test_a_linked_folder_of_no_day_is_named_and_one_of_a_day_is_followed(tmp_path, pattern, unread):
+    elsewhere = put(tmp_path / "other", "in/more.jsonl").parent.parent
+    (tmp_path / "landing").mkdir()
+    for name in ("2019-08-15", "extra"):
+        (tmp_path / "landing" / name).symlink_to(elsewhere)
+    assert unmatched(tmp_path / "landing", [Pattern(text) for text in pattern]) == unread
+    found = files_by_day(tmp_path / "landing", [day(0)], pattern)[day(0)]
+    assert found == ([] if len(unread) > 1 else [tmp_path / "landing/2019-08-15/in/more.jsonl"])
 
 
 def test_a_landing_area_that_is_not_there_holds_nothing(tmp_path):

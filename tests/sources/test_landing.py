@@ -66,11 +66,12 @@ def test_files_that_are_not_read_beside_those_that_are_are_named_and_change_noth
     before = source.delivered(area, [day(0)])[day(0)]
     for name in ("2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15/_d.csv", "2019-08-15-e.csv", "2019-08-15.txt"):
         put(tmp_path, f"events/{name}", LINE)
+    (tmp_path / "events/2019-08-15/d").symlink_to(put(tmp_path, "other/d.jsonl", LINE).parent)
     delivery = source.delivered(area, [day(0)])[day(0)]
     assert isinstance(delivery, Delivery)
     assert delivery == before
-    beside = ["2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15-e.csv", "2019-08-15.txt"]
+    beside = ["2019-08-15/b.JSONL", "2019-08-15/c.jsonl.bz2", "2019-08-15/d", "2019-08-15-e.csv", "2019-08-15.txt"]
     assert delivery.unread == [f"events/{name}" for name in beside]
     read, not_read = source.described(area, day(0))
     assert read.startswith("events/2019-08-15/a.jsonl, ")
-    assert not_read.startswith(f"{', '.join(delivery.unread[:3])} and 1 more are not read, only .jsonl, .jsonl.gz, ")
+    assert not_read.startswith(f"{', '.join(delivery.unread[:3])} and 2 more are not read, only .jsonl, .jsonl.gz, ")
