@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backfill_assets.diff.value_codes import row_codes
-from backfill_assets.quality.chance import chance_of_index
-from backfill_assets.quality.drift import Drift, drift
+from backfill_assets.quality.chance import chance_of_index, chance_of_kolmogorov_smirnov, chance_of_total_variation
+from backfill_assets.quality.drift import KOLMOGOROV_SMIRNOV, Drift, drift
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
 from backfill_assets.tables.agreements import Reader
 from backfill_assets.verify.checklist import Line, Outcome
@@ -58,15 +58,15 @@ def drift_of_columns(
     """A line for the table, and one more for each column that moved beyond its threshold; a column is read at a time.
 
     A column is judged over all days together, and on each day by itself: there by how much farther it moved than two samples
-    of so few rows do by chance. `days` are those that both sides have, with other rows: days of one side would differ by what
-    happened on them, and equal ones water the figures down. `thresholds` are by column, "*" for all others; `day` is the
-    column of the day.
+    of so few rows do by chance, in either figure. `days` are those that both sides have, with other rows: days of one side
+    would differ by what happened on them, and equal ones water the figures down. `thresholds` are by column, "*" for all
+    others; `day` is the column of the day.
     """
     name, known = f"drift {table}", thresholds or {}
     if not days:
         return [Line(name, Outcome.SKIPPED, NOTHING_CHANGED, table)]
     drifts = [_drift(table, column, sorted(days), live, rebuilt, day) for column in columns]
-    compared, skipped = [each for each in drifts if not each.all.skipped], [each.all for each in drifts if each.all.skipped]
+    compared, skipped = [each for each in drifts if not each.skipped], [each.all for each in drifts if each.skipped]
     figures = f"{len(compared)} columns over {len(days)} changed day(s)"
     if compared:
         largest = max((each.all for each in compared), key=lambda each: each.size)
@@ -80,15 +80,20 @@ def drift_of_columns(
 
 @dataclass(frozen=True)
 class _ColumnDrift:
-    """How far a column moved, over `all` days together and on each; `chance`: the index that a day has by chance."""
+    """How far a column moved, over `all` days together and on each; `farther`: by how much more than a day does by chance."""
 
     all: Drift
     by_day: Mapping[date, Drift] = field(default_factory=dict)
-    chance: Mapping[date, float] = field(default_factory=dict)
+    farther: Mapping[date, float] = field(default_factory=dict)
+
+    @property
+    def skipped(self) -> str:
+        """Why it was not compared, neither over all days nor on one."""
+        return "" if self.by_day else self.all.skipped
 
     def beyond(self, thresholds: DriftThresholds) -> dict[date, str]:
         """The days on which it moved beyond a threshold, and how that is judged."""
-        judged = {day: thresholds.judge(each.index - self.chance[day]) for day, each in self.by_day.items()}
+        judged = {day: thresholds.judge(farther) for day, farther in self.farther.items()}
         return {day: outcome for day, outcome in judged.items() if outcome != Outcome.PASSED}
 
 
@@ -97,13 +102,23 @@ def _drift(table: str, column: str, days: Sequence[date], live: Reader, rebuilt:
     for side, where in ((before, "live"), (now, "the rebuild")):
         if column not in side.column_names:
             return _ColumnDrift(Drift(column, skipped=f"{where} has no such column"))
-    together, by_day, chance = drift(column, before[column], now[column]), dict[date, Drift](), dict[date, float]()
-    for at in days if len(days) > 1 and not together.skipped else ():
+    together, by_day, farther = drift(column, before[column], now[column]), dict[date, Drift](), dict[date, float]()
+    for at in days if len(days) > 1 else ():
         one, other = (side.filter(pc.equal(side[day], pa.scalar(at, pa.date32())))[column] for side in (before, now))
         of_day = drift(column, one, other)
         if not of_day.skipped:
-            by_day[at], chance[at] = of_day, chance_of_index(of_day.bins, len(one), len(other))
-    return _ColumnDrift(together, by_day, chance)
+            by_day[at], farther[at] = of_day, _farther_than_by_chance(of_day, one, other)
+    return _ColumnDrift(together, by_day, farther)
+
+
+def _farther_than_by_chance(found: Drift, before: pa.ChunkedArray, now: pa.ChunkedArray) -> float:
+    """How much farther a column has moved than two samples of so few rows do, by the figure in which that is more."""
+    rows = len(before), len(now)
+    if found.measure == KOLMOGOROV_SMIRNOV:
+        chance = chance_of_kolmogorov_smirnov(rows[0] - before.null_count, rows[1] - now.null_count)
+    else:
+        chance = chance_of_total_variation(found.bins, *rows)
+    return max(found.index - chance_of_index(found.bins, *rows), found.distance - chance)
 
 
 def _of(column: str, thresholds: Mapping[str, DriftThresholds]) -> DriftThresholds:
@@ -114,7 +129,7 @@ def _line(table: str, found: _ColumnDrift, thresholds: DriftThresholds) -> Line:
     fail = "" if thresholds.fail is None else f", and fails beyond {thresholds.fail:g}"
     figures, beyond = _figures(found.all), found.beyond(thresholds)
     if beyond:
-        worst = max(beyond, key=lambda day: found.by_day[day].index)
+        worst = max(beyond, key=lambda day: found.farther[day])
         figures += f"; {len(beyond)} day(s) by themselves, {worst} farthest: {_figures(found.by_day[worst])}"
     outcomes = {Outcome(thresholds.judge(found.all.size)), *map(Outcome, beyond.values())}
     outcome = next(each for each in (Outcome.FAILED, Outcome.DECISION, Outcome.PASSED) if each in outcomes)
@@ -123,4 +138,4 @@ def _line(table: str, found: _ColumnDrift, thresholds: DriftThresholds) -> Line:
 
 
 def _figures(found: Drift) -> str:
-    return f"stability index {found.index:.3f}, {found.measure} {found.distance:.3f}"
+    return found.skipped or f"stability index {found.index:.3f}, {found.measure} {found.distance:.3f}"

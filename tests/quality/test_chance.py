@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from backfill_assets.quality.chance import chance_of_index, chance_of_share
-from backfill_assets.quality.distances import stability_index
+from backfill_assets.quality.chance import (
+    chance_of_index,
+    chance_of_kolmogorov_smirnov,
+    chance_of_share,
+    chance_of_total_variation,
+)
+from backfill_assets.quality.distances import kolmogorov_smirnov, stability_index, total_variation
 
 SAMPLES = 20_000
 
@@ -25,3 +30,24 @@ def test_shares_by_chance_are_within(share, before, now):
     random = np.random.default_rng(1)
     apart = random.binomial(before, share, SAMPLES) / before - random.binomial(now, share, SAMPLES) / now
     assert np.mean(np.abs(apart) <= chance_of_share(share, before, now)) == pytest.approx(0.998, abs=0.002)
+
+
+@pytest.mark.parametrize(("before", "now"), [(200, 200), (500, 60)])
+@pytest.mark.parametrize("equal", [0, 0.7])
+def test_distances_of_numbers_by_chance_are_within_and_not_far_within(before, now, equal):
+    random = np.random.default_rng(1)
+    sides = [random.random((3000, rows)) * (random.random((3000, rows)) >= equal) for rows in (before, now)]
+    apart = np.array([kolmogorov_smirnov(*values) for values in zip(*sides, strict=True)])
+    chance = chance_of_kolmogorov_smirnov(before, now)
+    assert np.mean(apart <= chance) > 0.998
+    assert np.mean(apart <= chance / 3) < 0.98
+
+
+@pytest.mark.parametrize(("bins", "before", "now"), [(10, 200, 200), (3, 60, 60), (100, 500, 200)])
+def test_distances_of_categories_by_chance_are_within_and_not_far_within(bins, before, now):
+    random, shares = np.random.default_rng(1), np.full(bins, 1 / bins)
+    sides = (random.multinomial(rows, shares, 3000) for rows in (before, now))
+    apart = np.array([total_variation(*counts) for counts in zip(*sides, strict=True)])
+    chance = chance_of_total_variation(bins, before, now)
+    assert np.mean(apart <= chance) > 0.998
+    assert np.mean(apart <= chance / 3) < 0.98

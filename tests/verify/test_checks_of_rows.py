@@ -78,6 +78,21 @@ def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
     assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(7)])
 
 
+@pytest.mark.parametrize("column", ["mostly zeros", "keys"])
+def test_a_wrong_day_is_seen_where_a_column_of_the_month_has_many_equal_values_or_is_a_key(column):
+    random, numbers, wrong = np.random.default_rng(1), np.repeat(np.arange(31), 500), 7
+    if column == "keys":
+        values = np.array([f"{n:05d}" for n in range(len(numbers))])
+        now = np.where(numbers == wrong, "unknown", values)
+    else:
+        values = random.gamma(2, 3, len(numbers)) * (random.random(len(numbers)) < 0.3)
+        now = np.where((numbers == wrong) & (values == 0), -999, values)
+    live, rebuilt = (reader(o=rows(numbers.tolist(), n=side.tolist())) for side in (values, now))
+    first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, rebuilt, day="day")
+    assert [(line.outcome, list(line.days)) for line in beyond] == [(Outcome.DECISION, [day(wrong)])]
+    assert first.figures.startswith("1 columns over 31 changed day(s)")
+
+
 def test_few_rows_that_differ_by_chance_need_no_decision():
     random = np.random.default_rng(3)
     numbers = [n for n in range(31) for _ in range(20)]
