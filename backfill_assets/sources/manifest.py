@@ -52,7 +52,7 @@ class Manifest:
         known = {file: self._known(file) for file in files}
         unknown = [file for file, contents in known.items() if contents is None]
         with ThreadPoolExecutor(READERS) as readers:
-            read = dict(zip(unknown, readers.map(self._read, unknown), strict=True))
+            read = dict(zip(unknown, readers.map(self.read, unknown), strict=True))
         return {file: contents or read[file] for file, contents in known.items()}
 
     def _known(self, file: Path) -> FileContents | None:
@@ -63,7 +63,8 @@ class Manifest:
             return None
         return next((_stamped(FileContents(**contents), stamp) for known, contents in entries if known == stamp), None)
 
-    def _read(self, file: Path) -> FileContents:
+    def read(self, file: Path) -> FileContents:
+        """Read a file, whether it is known or not."""
         try:
             state = file.stat()
             if not stat.S_ISREG(state.st_mode):

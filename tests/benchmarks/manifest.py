@@ -1,0 +1,60 @@
+"""Comparing the manifest of a large landing area: `python -m tests.benchmarks.manifest [--days 10000] [--files 10]`.
+
+Prints the seconds of a first look, which reads every file, and of a second one by another process, which reads none of them;
+beside `os.walk` with a `stat` of each file, the least that anybody must do who looks at all of them.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.manifest import Manifest, manifest_at
+from backfill_assets.sources.protocol import Delivery, LandingArea
+
+LINE = b'{"n": 1}\n'
+LONG_AGO = 1_500_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--days", type=int, default=10_000)
+    parser.add_argument("--files", type=int, default=10)
+    given = parser.parse_args()
+    days = [date(1995, 1, 1) + timedelta(days=n) for n in range(given.days)]
+    with tempfile.TemporaryDirectory(prefix="bench") as folder:
+        area, source = LandingArea(Path(folder, "landing"), Path(folder, "cache")), Landing("events")
+        for day in days:
+            of_day = area.root / source.name / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}"
+            of_day.mkdir(parents=True)
+            for n in range(given.files):
+                (of_day / f"{n}.jsonl").write_bytes(LINE)
+                os.utime(of_day / f"{n}.jsonl", (LONG_AGO, LONG_AGO))
+        time.sleep(3)  # a file whose status changed just now is read again: its clock is coarse
+        first, delivered = timed(source, area, days)
+        manifest_at.cache_clear()  # as in another process
+        read = list[Path]()
+        known = Manifest.read
+        Manifest.read = lambda self, file: (read.append(file), known(self, file))[1]  # type: ignore[method-assign]
+        second, again = timed(source, area, days)
+        assert delivered == again
+        assert all(isinstance(each, Delivery) and len(each.files) == given.files for each in again.values())
+        started = time.monotonic()
+        looked = sum(Path(top, name).stat().st_size for top, _, names in os.walk(area.root) for name in names)
+        walk = time.monotonic() - started
+    print(f"{given.days} days of {given.files} files, {looked:,} bytes")
+    print(f"first look {first:.2f} s; second look {second:.2f} s, {len(read)} file(s) read; os.walk and stat {walk:.2f} s")
+    print(f"second look / walk: {second / walk:.2f}")
+
+
+def timed(source: Landing, area: LandingArea, days: list[date]) -> tuple[float, dict]:
+    started = time.monotonic()
+    delivered = source.delivered(area, days)
+    return time.monotonic() - started, dict(delivered)
+
+
+if __name__ == "__main__":
+    main()
