@@ -6,6 +6,7 @@ definitions                               the project: its tables and its calend
 table, Table                              `@table` declares a daily table
 window, same_day, itself, SliceDays       what a table reads
 Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folder, by day; how they are written, their columns
+DeltaSource                               a source: a Delta table that somebody else writes
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
 DriftThresholds                           how far a column of a rebuild may be from live
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
+    from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.fields import field
     from backfill_assets.sources.formats import Csv, JsonLines, Parquet
     from backfill_assets.sources.landing import Landing
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Consumer", "Csv", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader", "Reconciled",
-    "Reconciliation", "Release", "SliceDays", "Source", "Table", "consumer", "definitions", "field", "itself", "open_release",
+    "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader",
+    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "consumer", "definitions", "field", "itself", "open_release",
     "read", "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
@@ -46,6 +48,7 @@ __all__ = [
 _MODULES = {
     "Consumer": "tables.agreements",
     "Csv": "sources.formats",
+    "DeltaSource": "sources.delta",
     "DriftThresholds": "quality.thresholds",
     "JsonLines": "sources.formats",
     "Landing": "sources.landing",

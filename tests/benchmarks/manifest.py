@@ -11,6 +11,7 @@ import time
 from datetime import date, timedelta
 from pathlib import Path
 
+from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.manifest import Manifest, manifest_at
 from backfill_assets.sources.protocol import Delivery, LandingArea
@@ -38,7 +39,12 @@ def main() -> None:
         manifest_at.cache_clear()  # as in another process
         read = list[Path]()
         known = Manifest.read
-        Manifest.read = lambda self, file: (read.append(file), known(self, file))[1]  # type: ignore[method-assign]
+
+        def noted(self: Manifest, file: Path) -> FileContents:
+            read.append(file)
+            return known(self, file)
+
+        Manifest.read = noted  # type: ignore[method-assign]
         second, again = timed(source, area, days)
         assert delivered == again
         assert all(isinstance(each, Delivery) and len(each.files) == given.files for each in again.values())
