@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader",
-    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "consumer", "definitions", "field", "itself", "open_release",
-    "read", "reconciliation", "rules", "same_day", "table", "window",
+    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "consumer", "definitions", "field", "itself",
+    "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
