@@ -14,13 +14,14 @@ from backfill_assets.nearest import did_you_mean
 from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.estimate import Estimate, estimate
+from backfill_assets.plan.messages import OUTSIDE
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, Selector, select, state_names
 from backfill_assets.plan.shadow import into
-from backfill_assets.plan.status import status_of
+from backfill_assets.plan.status import Status, status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.delivered import delivered_for, file_names, unknown_names
 from backfill_assets.step.request import write_mode_refused
@@ -73,7 +74,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     history.refuse_overlap(plan, plans)
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
-    columns = chain(*column_lines(workspace, tables, plan.chunks).values(), _era_lines(plan, tables))
+    columns = chain(*column_lines(workspace, tables, plan.chunks).values(), _era_lines(plan, tables), _cut_lines(plan, status))
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
@@ -112,6 +113,17 @@ def _refuse_unknown_names(plan: Plan, tables: Iterable[Table], workspace: Worksp
 
 def _era_lines(plan: Plan, tables: Sequence[Table]) -> Iterator[str]:
     return era_lines(tables, {table.name: plan.days_of(table.name) for table in tables})
+
+
+def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:
+    """A sentence on the days that are built again without inputs that they have, since the calendar has become shorter."""
+    cut = [(partition, why) for partition in plan.partitions() if OUTSIDE in (why := status.partitions[partition].why)]
+    if cut:
+        (table, day), why = cut[0]
+        yield (
+            f"{len(cut)} partition(s) lose rows of inputs, as {table} {day}: {why}. To keep them, set BACKFILL_FIRST_DAY and "
+            "BACKFILL_LAST_DAY as they were"
+        )
 
 
 def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:

@@ -4,6 +4,15 @@ them."""
 from datetime import date
 from itertools import takewhile
 
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import SourceError
+from backfill_assets.lake.record import Build
+from backfill_assets.step.delivered import Delivered
+from backfill_assets.step.inputs import Change
+
+# Said of an input that a day was built from, and that it would not be built from now.
+OUTSIDE = "is outside the calendar now"
+
 
 def first_line(message: str) -> str:
     """The message without the rows that broke a rule."""
@@ -28,3 +37,32 @@ def of_day(message: str, day: date) -> str:
         return message
     rows = takewhile(lambda line: line.startswith("      "), lines[named + 1 :])
     return "\n".join([lines[named].removeprefix(beginning), *rows])
+
+
+def other_files(failed: Build, delivery: Delivered) -> str:
+    """What to say of a day that failed with other files than lie there now: its message is about those."""
+    changed = not isinstance(delivery, SourceError) and delivery.fingerprint != failed.delivered
+    return "; other files, or other contents, are there since" if changed else ""
+
+
+def not_read(delivery: Delivered) -> str:
+    """What to say of a day beside whose files others lie, or whose files have columns that nobody declared: somebody may have
+    meant them to be read."""
+    if isinstance(delivery, SourceError):
+        return ""
+    unread = delivery.unread
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    columns = [f"columns that are not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []
+    return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns])
+
+
+def input_changed(changed: Change, day: date, calendar: Calendar) -> str:
+    """What has changed since `day` was built: an input, or the calendar, which may have become shorter."""
+    read = date.fromisoformat(changed.day)
+    first = read < calendar.first
+    if read in calendar:
+        return f"{changed.table} {changed.day} has changed since {day} was built"
+    return (
+        f"{changed.table} {changed.day} {OUTSIDE}, which {'begins' if first else 'ends'} "
+        f"{calendar.first if first else calendar.last}: built again, {day} has nothing of it"
+    )

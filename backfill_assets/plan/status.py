@@ -13,7 +13,7 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.messages import first_line, has_rows, rows_hint
+from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, rows_hint
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for, files_changed
 from backfill_assets.step.due import incomplete, lacking
 from backfill_assets.step.inputs import Cause, Change, InputReader, change
@@ -114,12 +114,12 @@ class _TableHistory:
             return State.REWRITTEN, happened + (gone if isinstance(delivery, NotDelivered) else "")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
-            return State.UP_TO_DATE, why or self._by_rules(day) or _not_read(delivery)
+            return State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery)
         if last and not last.succeeded:
             hint = rows_hint(self.table.name, day) if has_rows(last.message) else ""
-            return State.FAILED, f"{first_line(last.message)} (run {last.run}){_other_files(last, delivery)}{hint}"
+            return State.FAILED, f"{first_line(last.message)} (run {last.run}){other_files(last, delivery)}{hint}"
         if accepted and changed:
-            return _outdated(self.table, day, changed, why, accepted.code_version)
+            return _outdated(self.table, day, changed, why, accepted.code_version, self.calendar)
         return self._never_built(day, delivery)
 
     def _by_rules(self, day: date) -> str:
@@ -153,28 +153,11 @@ class _TableHistory:
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
 
 
-def _other_files(failed: Build, delivery: Delivered) -> str:
-    """What to say of a day that failed with other files than lie there now: its message is about those."""
-    changed = not isinstance(delivery, SourceError) and delivery.fingerprint != failed.delivered
-    return "; other files, or other contents, are there since" if changed else ""
-
-
-def _not_read(delivery: Delivered) -> str:
-    """What to say of a day beside whose files others lie, or whose files have columns that nobody declared: somebody may have
-    meant them to be read."""
-    if isinstance(delivery, SourceError):
-        return ""
-    unread = delivery.unread
-    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-    columns = [f"columns that are not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []
-    return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns])
-
-
-def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str) -> tuple[State, str]:
+def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str, calendar: Calendar) -> tuple[State, str]:
     if changed.cause == Cause.CODE:
         return State.CODE_CHANGED, f"built by code {built_by}, which is {table.version} now" + (f"; {why}" if why else "")
     if changed.cause == Cause.SOURCE:
         return State.SOURCE_CHANGED, why or f"other files, or other contents, than when {day} was built"
     if changed.cause == Cause.MIXED:
         return State.MIXED, why or "some of its rows were made by other code, or from other files or inputs, than it has now"
-    return State.INPUT_CHANGED, f"{changed.table} {changed.day} has changed since {day} was built"
+    return State.INPUT_CHANGED, input_changed(changed, day, calendar)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
@@ -13,7 +14,7 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from tests.deliveries import day
-from tests.plan.chain import CALENDAR, history, outages, raw, updates
+from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
 
 
@@ -48,6 +49,21 @@ def test_a_table_that_reads_itself_takes_no_merge_although_it_has_a_key(tmp_path
         make_plan(request(write_mode="merge", upstream=True), workspace)
     assert make_plan(request(write_mode="merge", target="raw/a"), workspace).plan.options.write_mode == "merge"
     assert make_plan(request(upstream=True), workspace).plan.options.write_mode == "overwrite"
+
+
+def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_path):
+    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    workspace = workspace_of([raw, updates, outages], Calendar(day(0), day(4)), str(tmp_path))
+    workspace.lake.ledger.append(list(accepted.values()))
+    asked = RebuildRequest(partitions=str(day(3)), target=outages.name)
+    assert make_plan(asked, workspace).columns == [
+        "1 partition(s) lose rows of inputs, as staging/o 2019-08-18: staging/u 2019-08-20 is outside the calendar now, which "
+        "ends 2019-08-19: built again, 2019-08-18 has nothing of it. To keep them, set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as "
+        "they were"
+    ]
+    as_before = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
+    with pytest.raises(NothingToBuild):
+        make_plan(asked, as_before)
 
 
 @pytest.mark.parametrize("ending", ["done", "partial", "stopped", "refused", "cancelled"])

@@ -101,6 +101,21 @@ def test_a_changed_input_is_named_with_its_day():
     assert what == PartitionStatus(State.INPUT_CHANGED, "staging/u 2019-08-20 has changed since 2019-08-18 was built")
 
 
+@pytest.mark.parametrize(
+    ("shorter", "why"),
+    [
+        (Calendar(day(0), day(4)), "staging/u 2019-08-20 is outside the calendar now, which ends 2019-08-19"),
+        (Calendar(day(4), day(9)), "staging/u 2019-08-18 is outside the calendar now, which begins 2019-08-19"),
+    ],
+    ids=["ends earlier", "begins later"],
+)
+def test_an_input_that_the_calendar_has_not_any_more_is_not_said_to_have_changed(shorter, why):
+    accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, day_fingerprints={str(day(3)): "p"}))
+    assert status_at(outages, 3, accepted, calendar=shorter) == PartitionStatus(
+        State.INPUT_CHANGED, f"{why}: built again, 2019-08-18 has nothing of it"
+    )
+
+
 def test_changed_code_is_told_with_both_versions():
     what = status_at(replace(raw, version="2"), 3, delivered(3))
     assert what == PartitionStatus(State.CODE_CHANGED, "built by code 1, which is 2 now")
