@@ -57,9 +57,9 @@ def test_a_plan_after_the_calendar_became_shorter_says_which_rows_are_lost(tmp_p
     workspace.lake.ledger.append(list(accepted.values()))
     asked = RebuildRequest(partitions=str(day(3)), target=outages.name)
     assert make_plan(asked, workspace).columns == [
-        "1 partition(s) lose rows of inputs, as staging/o 2019-08-18: staging/u 2019-08-20 is outside the calendar now, which "
-        "ends 2019-08-19: built again, 2019-08-18 has nothing of it. To keep them, set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY as "
-        "they were"
+        "1 partition(s) lose rows of inputs, as staging/o 2019-08-18: staging/u 2019-08-20 is outside the calendar now, "
+        "which ends 2019-08-19: built again, 2019-08-18 has nothing of it. To keep them, set BACKFILL_FIRST_DAY and "
+        "BACKFILL_LAST_DAY as they were"
     ]
     as_before = workspace_of([raw, updates, outages], CALENDAR, str(tmp_path))
     with pytest.raises(NothingToBuild):
