@@ -12,6 +12,7 @@ from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.errors import ServiceUnavailable, UsageError
 from backfill_assets.plan.events import in_words
+from backfill_assets.plan.half_done import finishing
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans
 from backfill_assets.rebuild.launch import utc_now
@@ -29,6 +30,9 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     state = plans.state(plan_id)  # the plan itself is not read: one that cannot be read can be given up
     if state in (*CLOSED, "done"):
         raise UsageError(f"Plan {plan_id} is {in_words(state)}. Nothing was cancelled: nothing of it is left to give up.")
+    if plans.half_done(plan_id):
+        half = f"Plan {plan_id} is in live in part. Nothing was cancelled. Finish it (`{finishing(plan_id, plans)}`)"
+        raise UsageError(f"{half}, or take it back: `backfill rollback {plan_id}`.")
     plans.note(plan_id, "cancelled", utc_now(), who=getpass.getuser())
     runs = state in (OPEN, "cancelled")  # of one that was cancelled, runs may have been left when the server was gone
     cancelled = _cancel_running(plan_id, dagster_of(settings), sleep) if runs else []

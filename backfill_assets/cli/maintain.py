@@ -13,6 +13,8 @@ from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.lake.maintenance import Maintenance, look, maintain
 from backfill_assets.lake.maintenance_text import COLUMNS, as_values, ending_lines, rows
+from backfill_assets.plan.half_done import refuse_half_done
+from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.settings import read_settings
 
@@ -20,6 +22,8 @@ from backfill_assets.settings import read_settings
 def run(only: str, *, apply: bool, as_json: bool) -> int:
     settings = read_settings()
     root, days = settings.lake, settings.rollback_days
+    if apply:  # what is begun may need files that nobody else does
+        refuse_half_done(Plans(root), "Nothing was removed.")
     result = maintain(root, days, utc_now(), getpass.getuser(), only) if apply else look(root, days, utc_now(), only)
     code = exit_codes.PARTIAL if result.problems else exit_codes.DONE
     if as_json:

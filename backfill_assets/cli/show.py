@@ -12,6 +12,7 @@ from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
 from backfill_assets.errors import BackfillError
 from backfill_assets.plan.events import OUTCOME_COLUMNS, Ended, event_words, how_ended, in_words
+from backfill_assets.plan.half_done import what_is_half_done
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress
@@ -27,13 +28,14 @@ def run(plan_id: str, *, as_json: bool) -> int:
     plans = Plans(workspace.lake.root)
     plan_id = resolve_plan_id(plan_id, plans)
     plan, events, state = plans.read(plan_id), plans.events(plan_id), plans.state(plan_id)
-    closed = state in CLOSED
+    half = what_is_half_done(plan_id, plans) if plans.half_done(plan_id) else ""
+    closed = state in CLOSED or bool(half)
     progress, why_not = (None, "") if closed else (None, not_imported) if not_imported else progress_of(plan, workspace)
     ended = how_ended(events) if closed else None
     if as_json:
         values = as_values(progress) if progress else {"plan": plan.id, "why": why_not} | (vars(ended) if ended else {})
         values_of_plan = json.loads(plan.contents())
-        values |= {"state": state, "contents": values_of_plan, "events": [_values(e) for e in events]}
+        values |= {"state": state, "half_done": half, "contents": values_of_plan, "events": [_values(e) for e in events]}
         print(json.dumps(values))
         return 0
     console = terminal()
@@ -42,7 +44,9 @@ def run(plan_id: str, *, as_json: bool) -> int:
         console.print(f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event_words(event)}")
     if ended:
         show_ended(console, plan.id, ended)
-    if closed:
+    if half:
+        console.print(f"{half[0].upper()}{half[1:]}. Until then nothing of live is released.")
+    elif closed:
         console.print(f"It was {in_words(state)} since. `backfill status` shows its days as they are now.")
     elif not events:
         console.print(f"It was never started. Carry it out with `backfill run {plan.id}`.")

@@ -17,8 +17,8 @@ from backfill_assets.workspace import Workspace
 def releases_compared(
     numbers: tuple[int, int], workspace: Workspace, names: Collection[str] = (), days: Collection[date] | None = None
 ) -> Compared:
-    """Two releases: all tables of either, or those in `names`. UsageError for a release that is not there."""
-    releases = [Releases(workspace.lake.root).get(number) for number in numbers]
+    """Two releases: all tables of either, or those in `names`. UsageError for a release that is not there, or not readable."""
+    releases = [Releases(workspace.lake.root).readable(number) for number in numbers]
     declared = {table.name: table for table in workspace.tables}
     tables = dict.fromkeys([*declared, *releases[0].tables, *releases[1].tables])
     of_either = [name for name in tables if any(name in release.tables for release in releases)]

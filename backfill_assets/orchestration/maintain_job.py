@@ -21,6 +21,8 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.lake.maintenance import look, maintain
 from backfill_assets.lake.maintenance_text import COLUMNS, ending_lines, rows
 from backfill_assets.orchestration.jobs import failing_without_retry
+from backfill_assets.plan.half_done import refuse_half_done
+from backfill_assets.plan.store import Plans
 from backfill_assets.plan.text import markdown_table
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.workspace import Workspace
@@ -46,6 +48,7 @@ def maintain_job(workspace: Workspace, now: Callable[[], datetime] = utc_now) ->
         root, days, applied = workspace.lake.root, workspace.settings.rollback_days, context.op_config["apply"]
         with failing_without_retry():
             if applied:
+                refuse_half_done(Plans(root), "Nothing was removed.")
                 who = tags.launched_by(context.run.tags)
                 result = maintain(root, days, now(), who, context.op_config["table"])
             else:

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.release import STABLE
 from backfill_assets.plan.store import PUBLISHING, ROLLING_BACK, Plans
 
@@ -28,3 +28,10 @@ def what_is_half_done(plan_id: str, plans: Plans, which: str = "") -> str:
     act = "taken back" if plans.half_done(plan_id) == ROLLING_BACK else "published"
     days = f" ({which})" if which else ""
     return f"plan {plan_id} is {act} in part{days}: `{finishing(plan_id, plans)}` finishes it"
+
+
+def refuse_half_done(plans: Plans, nothing: str) -> None:
+    """Guarded while a plan is published, or taken back, in part. `nothing`: what was not done."""
+    if half_done := plans.half_published():
+        words = "; ".join(what_is_half_done(plan_id, plans) for plan_id in half_done)
+        raise Guarded(f"{words[0].upper()}{words[1:]}. {nothing}")

@@ -94,8 +94,8 @@ def roll_back(
         left = sum(decision.kind in LEFT for decision in decisions.values())
         if days or is_put_back(decisions.values()) or plans.half_done(plan.id):  # a publication is given up
             plans.note(plan.id, ROLLED_BACK, now(), who=who, reason=reason, restored=len(restored), left=left)
-            if plan.is_shadow:  # what it could still be published from
-                delete_shadow(workspace.lake.root, plan.id)
+        if plan.is_shadow and plans.is_rolled_back(plan.id):  # what it could still be published from
+            delete_shadow(workspace.lake.root, plan.id)
     return decisions, recorded_by(ROLLBACK, plan, workspace) if finishing else restored
 
 

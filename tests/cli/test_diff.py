@@ -167,6 +167,14 @@ def test_days_that_were_built_once_are_named_for_there_is_no_build_before(lake, 
     assert heading == f"the build before ({day(5)}..{day(6)}: none) → the last build"
 
 
+def test_a_record_of_where_a_channel_was_pointed_is_not_compared_as_a_release(lake):
+    lake.release(outages=lake.build({0: {"o1": 1}}))
+    lake.release(outages=lake.build({0: {"o1": 7}}))
+    releases = Releases(str(lake.root))
+    releases.point(releases.newest(), "stable", 1, who="ada", reason="a wrong night")  # type: ignore[arg-type]
+    assert "Release 3 has no tables of its own: it records that stable got release 1" in refused("2", "3")
+
+
 def test_two_releases_are_compared_and_days_with_the_same_files_are_not_read(lake):
     lake.release(outages=lake.build({0: {"o1": 1}, 1: {"o2": 2}}))
     for file in DeltaTable(lake.root / OUTAGES).file_uris(file_pruning_predicate=f"outage_day = '{day(1)}'"):

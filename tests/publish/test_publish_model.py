@@ -35,6 +35,10 @@ class ShadowPlan:
     values: dict[date, int]
     opened: dict[date, int]
 
+    def conflicts(self, live: dict[date, int]) -> set[date]:
+        """The days of which live has other rows than when it was opened, and than the shadow."""
+        return {day for day, value in self.values.items() if live[day] not in (self.opened[day], value)}
+
 
 @dataclass
 class Model:
@@ -128,7 +132,7 @@ class AsInMemory(RuleBasedStateMachine):
     @rule(data=st.data(), channel=st.sampled_from(CHANNELS), together=st.booleans())
     def publish(self, data: st.DataObject, channel: str, together: bool) -> None:
         shadow, files, live = data.draw(st.sampled_from(self.shadows)), self.site.files(), self.model.live
-        conflicts = {d for d, v in shadow.values.items() if live[d] not in (shadow.opened[d], v)}
+        conflicts = shadow.conflicts(live)
         others = self.model.missing(channel)
         with_others = tuple(others) if together else ()
         publication = Publication(shadow.plan, self.site.workspace, "ada", together_with=with_others)
@@ -187,7 +191,8 @@ class AsInMemory(RuleBasedStateMachine):
     def rebase(self, data: st.DataObject) -> None:
         shadow, files = data.draw(st.sampled_from(self.shadows)), self.site.files()
         rebase(shadow.plan, self.site.workspace, "ada")
-        shadow.opened = {day: self.model.live[day] for day in shadow.values}
+        if shadow.conflicts(self.model.live):  # else it stays on live as it was when it was opened
+            shadow.opened = {day: self.model.live[day] for day in shadow.values}
         assert self.site.files() == files
 
     @precondition(lambda self: self.shadows)
