@@ -40,6 +40,11 @@ class ReleaseFiles:
         """The rows with a higher number than `after`, by number."""
         return sorted(self._rows(lambda _, high: high > after, pc.field("number") > after), key=lambda row: row["number"])
 
+    def with_plan(self, plan: str) -> int:
+        """The number of the release that published a plan; 0 if there is none."""
+        rows = self._rows(lambda _, __: True, pc.match_substring(pc.field("plans"), f'"{plan}"'))
+        return min((row["number"] for row in rows), default=0)
+
     def _rows(self, wanted: Wanted, condition: ds.Expression) -> list[dict[str, Any]]:
         paths = [path for path, low, high in self._files if wanted(low, high)]
         if not paths:

@@ -9,7 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from backfill_assets.errors import Guarded
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
+from backfill_assets.lake.release_files import ReleaseFiles
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.in_live import is_in_live
@@ -83,7 +85,8 @@ def plans_missing(root: str, newest: Release | None, channel: str) -> tuple[str,
 
 def came_with(root: str, plan: str) -> int:
     """The number of the release that published a plan; 0 if none did, as of one that changed nothing."""
-    return next((release.number for release in Releases(root).all() if plan in release.plans), 0)
+    path = Releases(root).path
+    return ReleaseFiles(path, open_table(path)).with_plan(plan)
 
 
 def refuse_others(
@@ -116,7 +119,7 @@ def refuse_others(
         raise Guarded(
             f"Readers of {channel} would get {len(others)} more plan(s), which were published to other channels only: "
             f"{', '.join(others)}. {nothing} If that is meant: `backfill publish {plan} --channel {channel} {named}`. If "
-            f"not, take them back first: `backfill rollback {others[0]}`."
+            f"not, take them back first: `backfill rollback {others[0]}`, and build again what that leaves."
         )
     return [each for each in missing if each in together_with]
 

@@ -3,12 +3,13 @@
 from datetime import date
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
-from backfill_assets.publish.channels import behind
+from backfill_assets.publish.channels import behind, came_with
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.published import Published
 from backfill_assets.publish.release_live import Released, release_as_it_stands, release_live
@@ -104,6 +105,23 @@ def test_a_plan_in_live_that_only_another_channel_gets_is_not_given_along_unless
     assert gets(site) == gets(site, "candidate") == RELEASED | {D1: 7, D2: 8}
     assert Releases(str(site.root)).newest().reason == f"plan {plan.id} (with plan {tried.id})"  # type: ignore[union-attr]
     assert published.staying == ()
+
+
+def test_a_plan_that_readers_do_not_get_along_is_not_named_by_the_release(site):
+    in_shadow, plan = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
+    publish(site, plan, together_with=(in_shadow.id,))
+    newest = Releases(str(site.root)).newest()
+    assert newest
+    assert (newest.reason, newest.plans, gets(site)[D1]) == (f"plan {plan.id}", (plan.id,), 2)
+
+
+def test_releases_of_before_they_named_plans_are_read(site):
+    path, plan = Releases(str(site.root)).path, rebuilt(site, {D1: 7})
+    older = DeltaTable(path).to_pyarrow_table().drop_columns(["plans"])
+    write_deltalake(path, older, mode="overwrite", schema_mode="overwrite")
+    assert (Releases(str(site.root)).get(1).plans, came_with(str(site.root), plan.id)) == ((), 0)
+    publish(site, plan)
+    assert (gets(site), came_with(str(site.root), plan.id)) == (RELEASED | {D1: 7}, 2)
 
 
 def test_what_was_published_with_another_plan_is_released_to_all_who_follow(site):
