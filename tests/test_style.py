@@ -27,7 +27,7 @@ ARROWS = {
     "setting_names": "nearest setting_examples",
     "settings": "pyproject setting_names",
     "quality": "spark",
-    "sources": "spark",
+    "sources": "lake spark",
     "lake": "setting_names settings spark",
     "tables": "nearest quality sources",
     "datasets": "quality sources tables root spark",

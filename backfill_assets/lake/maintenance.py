@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from backfill_assets.errors import BackfillError, UsageError
+from backfill_assets.lake.archived import archived_in
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import tables_in
 from backfill_assets.lake.release import Release, TableVersion
@@ -94,15 +95,15 @@ def _each(
             versions.setdefault(version.path, set()).add(version)
     keeping = Keeping(root, at.since, at.young, versions, shadow_versions(root))
     records = Keeping(root, at.young, at.young, compacted=False)  # of which nobody reads an earlier version
-    return [act(records if name in RECORDS else keeping, name) for name in names]
+    return [act(records if name.startswith("_") else keeping, name) for name in names]
 
 
 def _names(root: str, only: str, kept: Sequence[Release]) -> list[str]:
-    """Every table that was ever built, those of releases, and the lake's own records; or the one that is asked for."""
+    """Every table that was ever built, those of releases, our own records and what archives hold; or the one asked for."""
     released = {version.path for release in kept for version in release.tables.values()}
     names = sorted({*tables_in(Ledger(root)), *released})
     if not only:
-        return [*names, *RECORDS]
+        return [*names, *RECORDS, *archived_in(root)]
     if only not in names:
         raise UsageError(f"There is no table {only} in this lake. Nothing was done. Its tables are {', '.join(names)}.")
     return [only]

@@ -6,6 +6,8 @@ from pathlib import Path
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
+ARCHIVED = "_archived"
+
 
 @dataclass(frozen=True)
 class Paths:
@@ -47,6 +49,10 @@ class Paths:
     @property
     def diffs(self) -> str:
         return f"{self.root}/_diffs"
+
+    def archived(self, name: str) -> str:
+        """The days that a source's archives were split into."""
+        return f"{self.root}/{ARCHIVED}/{name}"
 
     @property
     def locks(self) -> Path:

@@ -35,7 +35,7 @@ def unpacked(ending: str, packed: Iterator[bytes]) -> Iterator[bytes]:
     return _unpacked_zstd(packed) if ending == ".zst" else packed
 
 
-class _Pieces(RawIOBase):
+class Pieces(RawIOBase):
     """Pieces as a file, for Arrow to read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -52,7 +52,7 @@ class _Pieces(RawIOBase):
 
 
 def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
-    with pa.CompressedInputStream(pa.PythonFile(_Pieces(packed), mode="r"), "zstd") as stream:
+    with pa.CompressedInputStream(pa.PythonFile(Pieces(packed), mode="r"), "zstd") as stream:
         while piece := _read(stream):
             yield piece
 

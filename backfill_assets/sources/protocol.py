@@ -14,12 +14,13 @@ from backfill_assets.errors import SourceError
 class LandingArea:
     """The folder `root` that deliveries arrive in. Manifests of its files are saved in the folder `cache`, if it is given.
 
-    A file with a line of more than `max_line_bytes`, unpacked, is not read.
+    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where archives are taken in.
     """
 
     root: Path
     cache: Path | None = None
     max_line_bytes: int = 16 * 2**20
+    lake: str = ""
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
 
 
@@ -30,7 +31,8 @@ class Delivery:
     `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
     while it read, not even the same. It is not recorded. `unread` names files that lie beside these, and are not read;
     `undeclared` columns that they have and that nobody declared. One of less than the share `fewest` of the lines of the
-    delivery that a day was built from is refused, until somebody accepts it.
+    delivery that a day was built from is refused, until somebody accepts it. `set_aside` names files whose rows the day does
+    not get, because another flow has it too; `overlap` says so.
     """
 
     fingerprint: str = ""
@@ -39,6 +41,8 @@ class Delivery:
     unread: Sequence[str] = field(default=(), compare=False)
     undeclared: Sequence[str] = field(default=(), compare=False)
     fewest: float = field(default=0.0, compare=False)
+    set_aside: Sequence[str] = field(default=(), compare=False)
+    overlap: str = field(default="", compare=False)
 
 
 class Source(Protocol):

@@ -1,0 +1,167 @@
+"""What archives hold, by day: the Delta table `_archived/<name>` of a source, partitioned by day. No Spark.
+
+A row is a line of an archive. Each time that an archive is taken in is a load, whose files lie in a folder of their own. The
+newest commit says how far each archive is taken in. Only archives that are in as a whole are in any day.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime
+from itertools import count
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.exceptions import CommitFailedError
+from pyarrow.fs import FileSelector
+
+from backfill_assets.errors import Conflict
+from backfill_assets.lake.commits import read_commits
+from backfill_assets.lake.delta_table import KeptTable, open_table
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.paths import ARCHIVED, files_in
+from backfill_assets.lake.slice import DataFile, files_of
+
+DAY = "day"
+LINE = pa.schema([("source_file", pa.string()), ("line", pa.string()), ("is_utf8", pa.bool_())])
+SPARKS = {"day": "date", "source_file": "string", "line": "string", "is_utf8": "boolean"}
+COLUMNS = json.dumps(
+    {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in SPARKS.items()]}
+)
+
+
+def new_load() -> str:
+    """A name for a load, of its time: an earlier one can be told."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """How far an archive is taken in by a `load`: its first `lines` lines that are not blank.
+
+    `stamp` is its size and times when it was read, `declared` how it was split, `content` the hash of its bytes, known once it
+    was read to its end; `same_as`: another archive of the same content, which holds its rows. `before` lines are of days before
+    the first one, `undated` ones are of no day: `examples` are the first numbers of those.
+    """
+
+    load: str
+    stamp: str
+    declared: str
+    content: str = ""
+    lines: int = 0
+    before: int = 0
+    undated: int = 0
+    examples: Sequence[int] = ()
+    same_as: str = ""
+
+
+@dataclass(frozen=True)
+class Archived:
+    """The archives of a source by name: those that are in as a `whole`, those `begun`; the files of the days."""
+
+    folder: str
+    version: int = -1
+    whole: Mapping[str, Taken] = field(default_factory=dict)
+    begun: Mapping[str, Taken] = field(default_factory=dict)
+
+    def days(self) -> Mapping[date, Mapping[str, Sequence[DataFile]]]:
+        """By day, the files of each archive that is in as a whole."""
+        table = open_table(self.folder, self.version) if self.version >= 0 else None
+        if table is None:
+            return {}
+        facts = table.facts if isinstance(table, KeptTable) else {}
+        if DAY not in facts:
+            facts[DAY] = _by_day(self, _files(self.folder, self.version))
+        by_day: Mapping[date, Mapping[str, Sequence[DataFile]]] = facts[DAY]
+        return by_day
+
+
+def archived(folder: str) -> Archived:
+    """What is taken in of a source's archives now."""
+    table = open_table(folder)
+    if table is None:
+        return Archived(folder)
+    version = int(table.version())
+    for at in count(version, -1):  # somebody else may have compacted the table since
+        commits = read_commits(folder, at, at)
+        if not commits:
+            break
+        with suppress(ValueError, KeyError, TypeError):
+            told = json.loads(commits[0]["userMetadata"])
+            whole, begun = ({name: Taken(**each) for name, each in told[key].items()} for key in ("whole", "begun"))
+            return Archived(folder, version, whole, begun)
+    return Archived(folder, version)
+
+
+def _files(folder: str, version: int) -> list[DataFile]:
+    table = open_table(folder, version)
+    if table is None:
+        return []
+    days = pc.struct_field(pa.table(table.get_add_actions(flatten=False))["partition"], DAY)
+    return files_of(table, DAY, pc.unique(days).to_pylist())
+
+
+def _by_day(state: Archived, files: Iterable[DataFile]) -> dict[date, dict[str, list[DataFile]]]:
+    names = {taken.load: name for name, taken in state.whole.items() if not taken.same_as}
+    by_day: dict[date, dict[str, list[DataFile]]] = {}
+    for file in sorted(files, key=lambda file: file.path):
+        if name := names.get(load_of(file)):
+            by_day.setdefault(file.day, {}).setdefault(name, []).append(file)
+    return by_day
+
+
+def archived_in(root: str) -> list[str]:
+    """The names of the tables of archives in the lake at `root`."""
+    folders = files_in(root).get_file_info(FileSelector(ARCHIVED, allow_not_found=True))
+    return sorted(f"{ARCHIVED}/{folder.base_name}" for folder in folders if not folder.is_file)
+
+
+def load_of(file: DataFile) -> str:
+    return file.path.partition("/")[0]
+
+
+def write_lines(
+    folder: str, load: str, name: str, day: date, lines: Sequence[str], not_utf8: Iterable[int], first: int
+) -> DataFile:
+    """A file of lines of one day, the `first` of which is so far in the archive. Its name ends with a hash of what it holds."""
+    store, within, marks = files_in(folder), f"{load}/{DAY}={day}", [True] * len(lines)
+    for place in not_utf8:
+        marks[place] = False
+    content = hashlib.blake2b("\n".join([name, *lines]).encode(), digest_size=16).hexdigest()
+    path, rows = f"{within}/{first:012}-{content}.parquet", pa.table([[name] * len(lines), lines, marks], schema=LINE)
+    store.create_dir(within, recursive=True)
+    with store.open_output_stream(path) as out:
+        pq.write_table(rows, out, compression="snappy")
+        size = out.tell()
+    return DataFile(path, day, size, len(lines), int(datetime.now(UTC).timestamp() * 1000))
+
+
+def content_of(file: DataFile) -> str:
+    """A hash of the lines in a file."""
+    return file.path.rpartition("-")[2]
+
+
+def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Archived:
+    """Add `files`, and drop those of loads that `after` does not name any more, in one commit that says what is taken in then.
+
+    Raises Conflict, and commits nothing, if others took in archives of this source since `before` was read.
+    """
+    kept = {taken.load for taken in [*after.whole.values(), *after.begun.values()]}
+    stored = _files(before.folder, before.version) if before.version >= 0 else []
+    dropped = [file for file in stored if load_of(file) not in kept]
+    days = sorted({file.day for file in [*files, *dropped]})
+    staying = [file for file in stored if load_of(file) in kept and file.day in set(days)]
+    states = {"whole": after.whole, "begun": after.begun}
+    metadata = json.dumps({key: {name: asdict(each) for name, each in state.items()} for key, state in states.items()})
+    table = open_table(before.folder, before.version) if before.version >= 0 else None
+    try:
+        version = FileCommit(before.folder, DAY, [*staying, *files], COLUMNS)(table, days, metadata)
+    except CommitFailedError as error:
+        raise Conflict(
+            f"Others took in archives in {before.folder} meanwhile. Nothing was committed. Run it again; what is in stays."
+        ) from error
+    return Archived(before.folder, version, after.whole, after.begun)

@@ -1,0 +1,88 @@
+"""Archives: large files that cover many days, taken in once (`take_in`), beside the deliveries that arrive day by day."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from backfill_assets.sources.formats import JSON_LINES, Format
+from backfill_assets.sources.protocol import LandingArea
+
+ANY = "**/*"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The archives in the folder `name` of the landing area.
+
+    name             the folder below the landing area; also what `backfill archive` and the asset `archives/<name>` call it
+    day              the column that says which day a row is of: a date or a time, ISO 8601 unless there are `day_formats`;
+                     a time with an offset is of the day that it is in UTC
+    day_formats      the patterns of its values, tried in order, as Python's strptime has them: "%m/%d/%Y %H:%M"
+    files            which files are archives, one pattern or several, below the folder: "history/*.jsonl.gz"
+    format           `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
+    first_day        rows of earlier days are left out, and counted
+    modified_before  files modified at this time or later are left out, and named
+
+    Every row becomes a line of JSON, so that columns are read by their names, whatever the format of an archive. Raises
+    ValueError without a column of the day, and for a name that is no name of an asset.
+    """
+
+    name: str
+    day: str
+    day_formats: Sequence[str] = ()
+    files: str | Sequence[str] = ANY
+    format: Format = JSON_LINES
+    first_day: date | None = None
+    modified_before: datetime | None = None
+    # Lines are committed once they come to so many bytes: what a run that is killed has not to do again.
+    slice_bytes: int = field(default=128 * 2**20, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files))
+        object.__setattr__(self, "day_formats", tuple(self.day_formats))
+        if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII):
+            raise ValueError(f"Archive({self.name!r}): a name is made of letters, digits and _, and begins with a letter")
+        if not self.day.strip():
+            raise ValueError(f"Archive({self.name!r}) names no column of the day: write day='captured_at'")
+        if self.modified_before and self.modified_before.tzinfo is None:
+            object.__setattr__(self, "modified_before", self.modified_before.replace(tzinfo=UTC))
+
+    @property
+    def declared(self) -> str:
+        """How archives are split: taken in otherwise, they are taken in again."""
+        return repr((self.day, self.day_formats, self.format, self.first_day))
+
+    def listed(self, area: LandingArea) -> dict[str, Path]:
+        """The archives that lie there, by their names in `source_file`; not those that may not be touched any more."""
+        return {name: path for name, path in self._matched(area).items() if not self._is_late(path)}
+
+    def late(self, area: LandingArea) -> list[str]:
+        """The archives that were modified too late to be taken in."""
+        return [name for name, path in self._matched(area).items() if self._is_late(path)]
+
+    def unmatched(self, area: LandingArea) -> list[str]:
+        """The other files in the folder."""
+        matched = {*self._matched(area).values()}
+        files = [path for path in sorted((area.root / self.name).glob(ANY)) if path.is_file() and path not in matched]
+        return [path.relative_to(area.root).as_posix() for path in files if not path.name.startswith(("_", "."))]
+
+    def _matched(self, area: LandingArea) -> dict[str, Path]:
+        folder, endings = area.root / self.name, self.format.endings
+        paths = {path for pattern in self.files for path in folder.glob(pattern) if path.name.endswith(endings)}
+        return {
+            path.relative_to(area.root).as_posix(): path
+            for path in sorted(paths)
+            # Uploads under way, and markers.
+            if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts) and path.is_file()
+        }
+
+    def _is_late(self, path: Path) -> bool:
+        return self.modified_before is not None and path.stat().st_mtime >= self.modified_before.timestamp()
+
+
+def stamp_of(path: Path) -> str:
+    """The size and the times of a file: while they stay the same, its contents count as unchanged."""
+    state = path.stat()
+    return f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
