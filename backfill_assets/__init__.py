@@ -7,6 +7,7 @@ table, Table                              `@table` declares a daily table
 window, same_day, itself, SliceDays       what a table reads
 Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folder, by day; how they are written, their columns
 DeltaSource                               a source: a Delta table that somebody else writes
+TwoFlows, Archive                         a landing and archives of many days as one source
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
 DriftThresholds                           how far a column of a rebuild may be from live
@@ -29,23 +30,26 @@ if TYPE_CHECKING:
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
+    from backfill_assets.sources.archive import Archive
     from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.fields import field
     from backfill_assets.sources.formats import Csv, JsonLines, Parquet
     from backfill_assets.sources.landing import Landing
     from backfill_assets.sources.protocol import LandingArea, Source
+    from backfill_assets.sources.two_flows import TwoFlows
     from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation, consumer, reconciliation
     from backfill_assets.tables.declaration import Table, table
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader",
-    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "consumer", "definitions", "field", "itself",
-    "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
+    "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader",
+    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "consumer", "definitions", "field",
+    "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
 _MODULES = {
+    "Archive": "sources.archive",
     "Consumer": "tables.agreements",
     "Csv": "sources.formats",
     "DeltaSource": "sources.delta",
@@ -61,6 +65,7 @@ _MODULES = {
     "SliceDays": "tables.windows",
     "Source": "sources.protocol",
     "Table": "tables.declaration",
+    "TwoFlows": "sources.two_flows",
     "consumer": "tables.agreements",
     "field": "sources.fields",
     "itself": "tables.windows",

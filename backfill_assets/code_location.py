@@ -13,6 +13,7 @@ from dagster_shared.utils.warnings import BetaWarning, PreviewWarning
 warnings.filterwarnings("ignore", category=PreviewWarning)
 warnings.filterwarnings("ignore", category=BetaWarning)
 
+from backfill_assets.orchestration.archives import archive_assets  # noqa: E402
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
 from backfill_assets.orchestration.diff_job import diff_job  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
@@ -39,6 +40,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
     return Definitions(
         assets=[
             *(asset_of(table, workspace, shadow=shadow) for shadow in (False, True) for table in workspace.tables),
+            *archive_assets(workspace),
             releases_spec(),
         ],
         asset_checks=[release_check(workspace)],

@@ -50,7 +50,7 @@ class Workspace:
             )
         if last and last < first:
             raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was started.")
-        area = LandingArea(settings.landing, settings.home / "landed", settings.max_line_bytes)
+        area = LandingArea(settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake)
         calendar, agreements = Calendar(first, last), (project.reconciliations, project.consumers)
         return cls(settings, project.tables, calendar, Lake(settings.lake), area, *agreements)
 

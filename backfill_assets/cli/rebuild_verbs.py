@@ -1,4 +1,4 @@
-"""The verbs of a rebuild: plan, run, watch, cancel, resume, rollback, list, show."""
+"""The verbs of a rebuild: plan, run, watch, cancel, resume, rollback, list, show; and archive, which may come before it."""
 
 from typing import Annotated
 
@@ -107,3 +107,18 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
     from backfill_assets.cli.show import run
 
     raise typer.Exit(run(plan_id, as_json=json_))
+
+
+@app.command()
+def archive(
+    name: Annotated[str, typer.Argument(help="The archives of one source; all if not given.")] = "",
+    files: Annotated[str, typer.Option(help="Only archives of these names, separated by commas; * for any characters.")] = "",
+    full_refresh: Annotated[
+        bool, typer.Option("--full-refresh", help="Read all again, and drop what is in of archives that are gone.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Take in archives that are new or have changed: each is read once and split into days. Builds no table."""
+    from backfill_assets.cli.archive import run
+
+    raise typer.Exit(run(name, files, full_refresh=full_refresh, as_json=json_))

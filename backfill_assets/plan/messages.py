@@ -53,7 +53,8 @@ def not_read(delivery: Delivered) -> str:
     unread = delivery.unread
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
     columns = [f"columns that are not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []
-    return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns])
+    overlap = [delivery.overlap] if delivery.overlap else []
+    return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns, *overlap])
 
 
 def input_changed(changed: Change, day: date, calendar: Calendar) -> str:

@@ -8,6 +8,8 @@ LIMITS = {
     "ingestion": 2,
     # Steps share the memory of one engine: two keep two cores busy, since half of each step is planning and commits.
     "spark": 2,
+    # An archive is read from its beginning to its end, and unpacked: each keeps one core busy.
+    "archives": 1,
     # A rate-limited service counts the calls of all runs together; one step at a time can keep below its limit.
     "external": 1,
 }

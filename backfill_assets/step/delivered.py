@@ -48,7 +48,7 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
     files_before = before.files if before else {}
     # A file that was accepted without lines stays accepted.
     lacking = {name: "has no lines" for name, lines in delivery.files.items() if not lines and files_before.get(name) != 0}
-    lacking |= {name: "is not there any more" for name in files_before if name not in delivery.files}
+    lacking |= {name: "is not there any more" for name in files_before if name not in {*delivery.files, *delivery.set_aside}}
     lacking |= _fewer(delivery, files_before)
     lacking = {name: why for name, why in lacking.items() if _listed(name) not in _listed(accept)}
     if not lacking:

@@ -1,6 +1,6 @@
 """What each computed day comes to: accepted, unchanged, or failed and why; and the record that is made of it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from backfill_assets.lake.record import Build, Outcome
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.profile import SAMPLE_SIZE
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.audit import Audited
 from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change
@@ -15,10 +16,11 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 
 NO_INPUTS = Inputs()
-# The samples of a day's files that lie beside those delivered, and of columns that nobody declared: Dagster shows them, and
-# the run's log warns of them.
+# The samples of a day's files that lie beside those delivered, of columns that nobody declared, and of what two flows have:
+# Dagster shows them, and the run's log warns of them.
 UNREAD = "files not read"
 UNDECLARED = "columns not declared"
+OVERLAP = "in two flows"
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,7 @@ def record(
         rows=profile.rows,
         nulls=dict(profile.nulls),
         measures=dict(profile.measures),
-        samples=dict(profile.samples)
-        | ({UNREAD: unread[:SAMPLE_SIZE]} if (unread := judgement.inputs.delivery.unread) else {})
-        | ({UNDECLARED: undeclared[:SAMPLE_SIZE]} if (undeclared := judgement.inputs.delivery.undeclared) else {}),
+        samples=dict(profile.samples) | _samples_of(judgement.inputs.delivery),
         day_fingerprints=dict(profile.day_fingerprints),
         inputs=judgement.inputs.tables,
         delivered=judgement.inputs.delivery.fingerprint,
@@ -115,6 +115,12 @@ def record(
         message=judgement.message,
         at=at,
     )
+
+
+def _samples_of(delivery: Delivery) -> dict[str, Sequence[str]]:
+    overlap = [delivery.overlap] if delivery.overlap else []
+    samples = {UNREAD: delivery.unread, UNDECLARED: delivery.undeclared, OVERLAP: overlap}
+    return {name: values[:SAMPLE_SIZE] for name, values in samples.items() if values}
 
 
 def verdicts_of(audited: Audited) -> list[dict[str, Any]]:

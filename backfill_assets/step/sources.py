@@ -20,6 +20,13 @@ class NamesFiles(Protocol):
 
 
 @runtime_checkable
+class HasArchives(Protocol):
+    """A source that knows which archives have not been taken in as they lie there."""
+
+    def not_taken_in(self, area: LandingArea) -> Sequence[str]: ...
+
+
+@runtime_checkable
 class HasEras(Protocol):
     """A source that declares since when its files have which columns."""
 
@@ -27,18 +34,21 @@ class HasEras(Protocol):
 
 
 def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
-    """Of each table in whose source files of no day lie, a sentence that names them."""
+    """Of each table in whose source files of no day lie, or archives that were not taken in, a sentence that names them."""
     lines: dict[str, str] = {}
     for table in tables:
-        source = table.source()
+        source, parts = table.source(), list[str]()
         if isinstance(source, NamesFiles) and (files := source.unmatched(area)):
-            lines[table.name] = _not_read(files)
+            parts.append(f"files of no day, which are not read: {_named(files)}")
+        if isinstance(source, HasArchives) and (files := source.not_taken_in(area)):
+            parts.append(f"archives not taken in as they lie there, which `backfill archive` does: {_named(files)}")
+        if parts:
+            lines[table.name] = "; ".join(parts)
     return lines
 
 
-def _not_read(files: Sequence[str]) -> str:
-    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
-    return f"files of no day, which are not read: {', '.join(files[:NAMED])}{more}"
+def _named(files: Sequence[str]) -> str:
+    return f"{', '.join(files[:NAMED])}{f' and {len(files) - NAMED} more' if len(files) > NAMED else ''}"
 
 
 def era_lines(tables: Sequence[Table], days: Mapping[str, Collection[date]]) -> Iterator[str]:

@@ -71,6 +71,7 @@ def version_of(table: Table) -> str:
     """
     refuse_unseen(table.rules)
     source = table.source()
+    source = getattr(source, "landing", source)  # what archives bring in shows in what was delivered
     module, definition = _definition(table)
     windows = {
         name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)

@@ -1,0 +1,151 @@
+"""Two flows into one table: what arrives day by day in a landing folder, and what archives hold of the same days."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.archived import DAY, Archived, archived, content_of
+from backfill_assets.lake.paths import Paths
+from backfill_assets.lake.reading import read_files
+from backfill_assets.lake.slice import DataFile
+from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.formats import JsonLines
+from backfill_assets.sources.json_lines import read_json
+from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.take_in import is_in
+
+# Where both flows have a day, whose rows it gets.
+Precedence = Literal["landing", "archive", "both"]
+SCHEMA = "day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
+FilesByArchive = Mapping[str, Sequence[DataFile]]
+
+
+@dataclass(frozen=True)
+class TwoFlows:
+    """A landing, whose deliveries arrive day by day, and archives, which are taken in once, as the one source of a table.
+
+    landing     the source of the days that arrive
+    archive     the archives, whose rows are read as the landing's are: by the names of columns
+    precedence  whose rows a day gets that both have: those of the "landing", of the "archive", or of "both"
+
+    The code version of a table is that of its landing: what archives bring in shows in the deliveries of their days, and makes
+    those outdated. Raises ValueError for any other precedence.
+    """
+
+    landing: Landing
+    archive: Archive
+    precedence: Precedence = "landing"
+
+    def __post_init__(self) -> None:
+        if self.precedence not in get_args(Precedence):
+            raise ValueError(f"TwoFlows: precedence is one of {', '.join(get_args(Precedence))}, not {self.precedence!r}")
+
+    @property
+    def name(self) -> str:
+        """That of the landing: builds of before archives were declared stand."""
+        return self.landing.name
+
+    @property
+    def columns(self) -> str:
+        return self.landing.columns
+
+    def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
+        """What both hold of each day, or what `precedence` takes of it."""
+        landed, of_archives = self.landing.delivered(area, days), self._of_archives(area)
+        return {day: self._delivery(landed[day], of_archives.get(day, {})) for day in days}
+
+    def _delivery(self, landed: Delivery | SourceError, archives: FilesByArchive) -> Delivery | SourceError:
+        takes_landing, takes_archives = self._takes(landed, archives)
+        if isinstance(landed, SourceError) and takes_landing:
+            return landed
+        rows = {name: sum(file.rows or 0 for file in files) for name, files in archives.items()}
+        overlap = f"{', '.join(rows)} and the landing both have the day; precedence: {self.precedence}" if rows else ""
+        if isinstance(landed, Delivery) and not takes_archives:
+            return replace(landed, set_aside=[*rows], overlap=overlap)
+        parts = [f"{name} {content_of(file)}" for name, files in archives.items() for file in files]
+        stamp = "\n".join(file.path for files in archives.values() for file in files)
+        if isinstance(landed, SourceError):
+            return Delivery(_hash(parts), rows, stamp, fewest=self.landing.fewest)
+        if not takes_landing:
+            return Delivery(_hash(parts), rows, stamp, fewest=self.landing.fewest, set_aside=[*landed.files], overlap=overlap)
+        fingerprint, files = _hash([landed.fingerprint, *parts]), {**landed.files, **rows}
+        return replace(landed, fingerprint=fingerprint, files=files, stamp=f"{landed.stamp}\n{stamp}", overlap=overlap)
+
+    def _takes(self, landed: Delivery | SourceError, archives: FilesByArchive) -> tuple[bool, bool]:
+        """Whether a day gets the rows of the landing, and those of archives. A landing that cannot be used is not passed over,
+        unless archives come before it."""
+        if not archives:
+            return True, False
+        if self.precedence == "archive" or type(landed) is NotDelivered:
+            return False, True
+        return True, self.precedence == "both"
+
+    def described(self, area: LandingArea, day: date) -> list[str]:
+        """The files of the day, as sentences; and where both flows have the day, whose rows it gets."""
+        delivery = self.delivered(area, [day])[day]
+        if isinstance(delivery, SourceError):
+            raise delivery
+        archives = self._of_archives(area).get(day, {})
+        of_archives = [f"{name}, {delivery.files[name]} lines of the day" for name in archives if name in delivery.files]
+        landed = self.landing.described(area, day) if delivery.files.keys() - archives.keys() else []
+        return [*landed, *of_archives, *([delivery.overlap] if delivery.overlap else [])]
+
+    def size(self, area: LandingArea, days: Sequence[date]) -> int:
+        """The bytes of the landing's files of `days`, packed as they are, and of what archives hold of them."""
+        landed, files = self._taken(area, days)
+        return self.landing.size(area, landed) + sum(file.size for file in files)
+
+    def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
+        """The rows of `days`, in the columns of the landing."""
+        landed, files = self._taken(area, days)
+        rows = self.landing.read(area, spark, landed)
+        if not files:
+            return rows
+        schema = spark.createDataFrame([], SCHEMA).schema
+        lines = read_files(spark, self._folder(area), files, DAY, schema).withColumnRenamed(DAY, "arrival_day")
+        is_lines = isinstance(self.landing.format, JsonLines) and not self.landing.fields
+        return rows.unionByName(lines if is_lines else read_json(lines, self.landing.fields))
+
+    def _taken(self, area: LandingArea, days: Sequence[date]) -> tuple[list[date], list[DataFile]]:
+        """The days of which rows of the landing are taken, and the files of the rows of archives. Raises the SourceError of the
+        first day whose delivery cannot be used."""
+        landed, of_archives = self.landing.delivered(area, days), self._of_archives(area)
+        of_landing, files = list[date](), list[DataFile]()
+        for day in days:
+            delivery, archives = landed[day], of_archives.get(day, {})
+            takes_landing, takes_archives = self._takes(delivery, archives)
+            if takes_landing and isinstance(delivery, SourceError):
+                raise delivery
+            of_landing += [day] if takes_landing else []
+            files += [file for of_archive in archives.values() for file in of_archive] if takes_archives else []
+        return of_landing, files
+
+    def unmatched(self, area: LandingArea) -> list[str]:
+        """The files in the folders of both that are of no day, and no archives."""
+        others = {*self.landing.unmatched(area)} - {*self.archive.listed(area), *self.archive.late(area)}
+        return sorted(others | ({*self.archive.unmatched(area)} if self.archive.name != self.landing.name else set()))
+
+    def not_taken_in(self, area: LandingArea) -> list[str]:
+        """The archives that are not in as they lie there."""
+        state = archived(self._folder(area)) if area.lake else Archived("")
+        return [name for name, path in self.archive.listed(area).items() if not is_in(state, self.archive, name, path)]
+
+    def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
+        """By the declared columns that files of then lack, the days."""
+        return self.landing.eras(days)
+
+    def _folder(self, area: LandingArea) -> str:
+        return Paths(area.lake).archived(self.archive.name)
+
+    def _of_archives(self, area: LandingArea) -> Mapping[date, FilesByArchive]:
+        return archived(self._folder(area)).days() if area.lake else {}
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,62 @@
+"""`backfill archive`: what it takes in, prints and exits with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.cli import exit_codes
+from tests.cli.test_app import Done, backfill
+from tests.projects import written
+from tests.sources.files import put
+
+TWO_FLOWS = ('Landing("marks")', 'backfill_assets.TwoFlows(Landing("marks"), backfill_assets.Archive("past", day="at"))')
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    folder = written(tmp_path, "with_archives", TWO_FLOWS)
+    monkeypatch.chdir(folder)
+    put(folder, ".backfill/landing/past/old.jsonl", '{"at": "2019-06-01"}\n{"at": "2019-06-01"}\n{"at": "soon"}\n')
+    return folder
+
+
+def archive(*arguments: str, folder: Path) -> Done:
+    return backfill("archive", *arguments, home=folder / ".backfill", BACKFILL_LANDING=str(folder / ".backfill" / "landing"))
+
+
+def test_it_says_what_it_took_in_and_what_comes_next_and_then_nothing_is_left_to_do(folder):
+    done = archive(folder=folder)
+    assert done == (
+        exit_codes.DONE,
+        "past/old.jsonl: 57 bytes read, 2 rows of 1 day (2019-06-01); 1 row without a day that can be read left out, the first "
+        "in row 3\nSee which days they made outdated: `backfill status --target raw/files`.\n",
+        "",
+    )
+    assert archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
+    assert "57 bytes read" in archive("past", "--full-refresh", folder=folder).stdout
+
+
+def test_an_archive_that_cannot_be_read_makes_it_partial_and_json_has_the_figures(folder):
+    put(folder, ".backfill/landing/past/cut.jsonl", '{"at": "2019-06-0')
+    done = archive("--json", folder=folder)
+    values = json.loads(done.stdout)
+    assert (done.returncode, values["exit_code"]) == (exit_codes.PARTIAL, exit_codes.PARTIAL)
+    cut, old = values["archives"]
+    assert (cut["name"], cut["problem"]) == ("past/cut.jsonl", "past/cut.jsonl is cut off")
+    assert (old["rows"], old["days"], old["bytes_read"], old["taken"]["undated"]) == (2, ["2019-06-01"], 57, 1)
+    assert archive("--files", "old*", folder=folder).returncode == exit_codes.DONE
+
+
+def test_status_names_archives_that_are_not_in(folder):
+    home, landing = folder / ".backfill", str(folder / ".backfill" / "landing")
+    shown = backfill("status", home=home, BACKFILL_LANDING=landing).stdout
+    assert "archives not taken in as they lie there, which `backfill archive` does: past/old.jsonl" in shown
+
+
+def test_an_unknown_name_is_a_wrong_request(folder):
+    done = archive("passed", folder=folder)
+    assert (done.returncode, done.stderr) == (
+        exit_codes.WRONG_USAGE,
+        "backfill: No table reads archives named passed. Nothing was read. There are: past.\n",
+    )

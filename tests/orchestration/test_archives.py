@@ -1,0 +1,54 @@
+"""Archives as Dagster assets: materializing one takes archives in, in a pool of its own."""
+
+from typing import Any
+
+import pytest
+from dagster import AssetKey, materialize
+
+from backfill_assets.code_location import definitions_of
+from backfill_assets.orchestration.archives import archive_assets
+from backfill_assets.servers.pools import LIMITS
+from tests.datasets.history import DAYS, History
+from tests.world import no_spark
+
+KEY = AssetKey(["archives", "past"])
+
+
+@pytest.fixture
+def history(tmp_path) -> History:
+    history = History(tmp_path, no_spark)
+    history.file_away("2019.jsonl.gz", dict.fromkeys(DAYS, (1, 2)))
+    return history
+
+
+def launched(history: History, **config: Any) -> Any:
+    assets = archive_assets(history.workspace)
+    return materialize(assets, run_config={"ops": {"archives__past": {"config": config}}}, raise_on_error=False)
+
+
+def test_a_run_takes_in_what_is_new_and_shows_the_figures(history):
+    (event,) = launched(history).get_asset_materialization_events()
+    metadata = {name: value.value for name, value in event.materialization.metadata.items()}
+    size = (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
+    assert (metadata["bytes read"], metadata["dagster/row_count"]) == (size, 12)
+    assert metadata["next"] == "See which days they made outdated: `backfill status --target raw/orders`."
+    (again,) = launched(history).get_asset_materialization_events()
+    assert again.materialization.metadata["bytes read"].value == 0
+    (anew,) = launched(history, full_refresh=True, files="2019*").get_asset_materialization_events()
+    assert anew.materialization.metadata["bytes read"].value == size
+
+
+def test_an_archive_that_cannot_be_read_fails_the_run_and_the_others_are_in(history):
+    (history.workspace.area.root / "past" / "2018.jsonl").write_text('{"at": "201')
+    result = launched(history)
+    assert not result.success
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "past/2018.jsonl is cut off. What was taken in of it before stays." in str(failure.event_specific_data)
+    assert history.take_in().keys() == {"past/2018.jsonl"}
+
+
+def test_the_asset_has_a_pool_of_its_own_and_no_days(history):
+    definitions = definitions_of(history.workspace)
+    node = definitions.resolve_asset_graph().get(KEY)
+    assert (node.pools, node.partitions_def) == ({"archives"}, None)
+    assert LIMITS["archives"] == 1

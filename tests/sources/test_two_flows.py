@@ -1,0 +1,90 @@
+"""A landing and archives as one source: the rows read are in the landing's columns, whatever an archive is written in."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from backfill_assets.errors import StillWritten
+from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.fields import field
+from backfill_assets.sources.formats import Csv, Parquet
+from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.take_in import take_in
+from backfill_assets.sources.two_flows import Precedence, TwoFlows
+from tests.deliveries import day
+from tests.sources.files import put
+
+
+@pytest.fixture
+def area(tmp_path: Path) -> LandingArea:
+    return LandingArea(tmp_path / "landing", lake=str(tmp_path / "lake"))
+
+
+def test_lines_of_archives_are_given_as_lines(area, spark):
+    source = TwoFlows(Landing("events"), Archive("past", day="at"))
+    put(area.root, "events/2019-08-16.jsonl", '{"b": 2}\n')
+    put(area.root, "past/all.jsonl.gz", '{"at": "2019-08-15", "a": 1}\n')
+    list(take_in(source.archive, area))
+    read = source.read(area, spark, [day(0), day(1)])
+    assert sorted(map(tuple, read.collect())) == [
+        (day(0), "past/all.jsonl.gz", '{"at": "2019-08-15", "a": 1}', True),
+        (day(1), "events/2019-08-16.jsonl", '{"b": 2}', True),
+    ]
+
+
+def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark):
+    fields = [
+        field("place STRING", "Place", "Town", required=True),
+        field("seen_at TIMESTAMP", "Seen"),
+        field("sick BIGINT", "Sick"),
+        field("share DOUBLE", "Share"),
+    ]
+    source = TwoFlows(Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Parquet()), "both")
+    put(area.root, "cases/2019-08-15.csv", "Place,Seen,Sick,More\nA,2019-08-15 10:00:00,many,x\n")
+    columns = {
+        "Day": pa.array([day(0), day(1)], pa.date32()), "Town": ["A", None], "Sick": [3, None],
+        "Seen": pa.array([datetime(2019, 8, 15, 10), None], pa.timestamp("us")), "Share": [float("nan"), 0.25],
+    }  # fmt: skip
+    (area.root / "past").mkdir()
+    pq.write_table(pa.table(columns), area.root / "past" / "old.parquet")
+    list(take_in(source.archive, area))
+    read = source.read(area, spark, [day(0), day(1)])
+    seen = datetime(2019, 8, 15, 10)
+    rows = sorted(map(tuple, read.drop("source_file", "share").collect()), key=repr)
+    assert rows == [
+        (day(0), "A", seen, 3, [], {"Day": "2019-08-15"}, None),
+        (day(0), "A", seen, None, ["sick"], {"More": "x"}, None),
+        (day(1), None, None, None, [], {}, '{"Day": "2019-08-16", "Share": 0.25}'),
+    ], "a row without a required column is malformed"
+    assert read.where("isnan(share)").count() == 1
+
+
+def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_it(area):
+    landing = Landing("events", marker="_SUCCESS")
+    put(area.root, "events/2019-08-15/a.jsonl", '{"b": 2}\n')
+    put(area.root, "past/all.jsonl", '{"at": "2019-08-15"}\n')
+    list(take_in(Archive("past", day="at"), area))
+    waiting: dict[Precedence, bool] = {"landing": True, "both": True, "archive": False}
+    for precedence, waits in waiting.items():
+        delivered = TwoFlows(landing, Archive("past", day="at"), precedence).delivered(area, [day(0)])[day(0)]
+        assert isinstance(delivered, StillWritten) == waits, precedence
+
+
+def test_files_that_are_neither_a_days_nor_archives_are_named_and_archives_may_lie_in_the_landings_folder(area):
+    source = TwoFlows(Landing("events"), Archive("events", day="at", files="history/*.jsonl"))
+    for name in ("2019-08-15.jsonl", "history/2018.jsonl", "history/notes.txt"):
+        put(area.root, f"events/{name}", '{"at": "2018-01-01"}\n')
+    assert source.unmatched(area) == ["events/history/notes.txt"]
+    assert source.not_taken_in(area) == ["events/history/2018.jsonl"]
+    apart = TwoFlows(Landing("events"), Archive("past", day="at"))
+    put(area.root, "past/notes.txt")
+    assert apart.unmatched(area) == ["events/history/2018.jsonl", "events/history/notes.txt", "past/notes.txt"]
+
+
+def test_any_other_precedence_is_refused():
+    with pytest.raises(ValueError, match="precedence is one of landing, archive, both, not 'newest'"):
+        TwoFlows(Landing("events"), Archive("past", day="at"), "newest")  # type: ignore[arg-type]
