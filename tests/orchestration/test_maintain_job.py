@@ -9,7 +9,7 @@ from dagster import DefaultScheduleStatus, Definitions, build_schedule_context
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance
 from tests.lake.maintained import contents, on_disk
 from tests.orchestration.office import executed, failure, metadata
-from tests.publish.site import DAYS, A, Site
+from tests.publish.site import DAYS, NOW, A, Site
 
 
 @pytest.fixture
@@ -39,6 +39,13 @@ def test_with_apply_files_are_removed_and_the_run_has_the_figures(site):
     assert (metadata(result)["applied"], metadata(result)["removed_files"]) == (True, 1)
     assert on_disk(site) == site.files()[DAYS[0]]
     assert site.values() == {DAYS[0]: 2}
+
+
+def test_while_a_plan_is_taken_back_in_part_no_file_is_removed_that_it_needs(site):
+    plan, before = site.plan({A.name: [DAYS[0]]}), on_disk(site)
+    site.plans.note(plan.id, "rolling_back", NOW)
+    assert f"`backfill rollback {plan.id}` finishes it. Nothing was removed." in failure(launched(site, {"apply": True}))
+    assert on_disk(site) == before
 
 
 def test_a_table_that_cannot_be_read_fails_the_run(site):
