@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from backfill_assets.sources.delivery import name_in
 from backfill_assets.sources.formats import JSON_LINES, Format
 from backfill_assets.sources.protocol import LandingArea
 
@@ -63,26 +65,30 @@ class Archive:
         return [name for name, path in self._matched(area).items() if self._is_late(path)]
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """The other files in the folder."""
-        matched = {*self._matched(area).values()}
+        """The other files in the folder, and those that were modified too late."""
+        matched = {*self.listed(area).values()}
         files = [path for path in sorted((area.root / self.name).glob(ANY)) if path.is_file() and path not in matched]
-        return [path.relative_to(area.root).as_posix() for path in files if not path.name.startswith(("_", "."))]
+        return [name_in(area, path) for path in files if not path.name.startswith(("_", "."))]
 
     def _matched(self, area: LandingArea) -> dict[str, Path]:
         folder, endings = area.root / self.name, self.format.endings
         paths = {path for pattern in self.files for path in folder.glob(pattern) if path.name.endswith(endings)}
         return {
-            path.relative_to(area.root).as_posix(): path
+            name_in(area, path): path
             for path in sorted(paths)
             # Uploads under way, and markers.
             if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts) and path.is_file()
         }
 
     def _is_late(self, path: Path) -> bool:
-        return self.modified_before is not None and path.stat().st_mtime >= self.modified_before.timestamp()
+        with suppress(OSError):  # reading it says why
+            return self.modified_before is not None and path.stat().st_mtime >= self.modified_before.timestamp()
+        return False
 
 
 def stamp_of(path: Path) -> str:
-    """The size and the times of a file: while they stay the same, its contents count as unchanged."""
-    state = path.stat()
-    return f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
+    """The size and the times of a file: while they stay the same, its contents count as unchanged. "" for one that is gone."""
+    with suppress(OSError):
+        state = path.stat()
+        return f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
+    return ""

@@ -20,7 +20,7 @@ Reader = Callable[[Archive, Path, str, int], Reading]
 @dataclass(frozen=True)
 class TakenIn:
     """What came of one archive in a run: the bytes that were read of it, and what is in of it now. `problem`: why it is not in,
-    or not as it lies there; what was in before stays."""
+    or not as it lies there; what was in before stays. `left_out`: it was modified too late to be taken in."""
 
     name: str
     bytes_read: int = 0
@@ -28,6 +28,7 @@ class TakenIn:
     rows: int = 0
     days: Sequence[date] = ()
     problem: str = ""
+    left_out: bool = False
 
 
 def without(whole: Mapping[str, Taken], gone: set[str]) -> dict[str, Taken]:

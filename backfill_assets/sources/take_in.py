@@ -47,7 +47,7 @@ def take_in(
                     taken = _taken_in(Load(archive, area, folder, name, listed, reader), anew=full_refresh)
                     failed |= {name} if taken.problem else set()
                     yield taken
-    yield from (TakenIn(name, problem=f"{name} was modified too late to be taken in") for name in late if _chosen(name, only))
+    yield from (TakenIn(name, left_out=True) for name in late if _chosen(name, only))
 
 
 def is_in(state: Archived, archive: Archive, name: str, path: Path) -> bool:

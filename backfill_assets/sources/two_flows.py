@@ -68,7 +68,7 @@ class TwoFlows:
         overlap = f"{', '.join(rows)} and the landing both have the day; precedence: {self.precedence}" if rows else ""
         if isinstance(landed, Delivery) and not takes_archives:
             return replace(landed, set_aside=[*rows], overlap=overlap)
-        parts = [f"{name} {content_of(file)}" for name, files in archives.items() for file in files]
+        parts = [f"{name} {content_of(file)}" for name in sorted(archives) for file in archives[name]]
         stamp = "\n".join(file.path for files in archives.values() for file in files)
         if isinstance(landed, SourceError):
             return Delivery(_hash(parts), rows, stamp, fewest=self.landing.fewest)
@@ -128,7 +128,7 @@ class TwoFlows:
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """The files in the folders of both that are of no day, and no archives."""
-        others = {*self.landing.unmatched(area)} - {*self.archive.listed(area), *self.archive.late(area)}
+        others = {*self.landing.unmatched(area)} - {*self.archive.listed(area)}
         return sorted(others | ({*self.archive.unmatched(area)} if self.archive.name != self.landing.name else set()))
 
     def not_taken_in(self, area: LandingArea) -> list[str]:

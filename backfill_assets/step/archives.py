@@ -44,6 +44,8 @@ def sentence(taken: TakenIn) -> str:
     """What came of one archive, for people."""
     if taken.problem:
         return f"{taken.problem}. What was taken in of it before stays."
+    if taken.left_out:
+        return f"{taken.name} was modified after what is declared as `modified_before`, and is left as it is."
     rows = f"{_counted(taken.rows, 'row')} of {_counted(len(taken.days), 'day')}"
     said = [f"{taken.name}: {taken.bytes_read:,} bytes read, {rows}{f' ({ranges(taken.days)})' if taken.days else ''}"]
     record = taken.taken

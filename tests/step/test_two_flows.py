@@ -82,6 +82,26 @@ def test_a_full_refresh_of_the_same_archives_makes_no_day_outdated(history):
     assert not any(result.built for result in history.run().values())
 
 
+def test_which_of_two_archives_was_taken_in_last_changes_no_day_that_both_have(history):
+    history.precedence = "both"
+    history.file_away("older.jsonl", {DAYS[0]: (7, 8)})
+    history.take_in()
+    history.run()
+    assert sales(history) == history.expected()
+    history.file_away("2019.jsonl.gz", dict.fromkeys(DAYS[:3], (100, 200, 300)) | {DAYS[3]: (1, 2, 3)})
+    history.take_in()
+    assert history.outdated() == [DAYS[3]]
+
+
+def test_a_day_that_lands_after_it_was_built_from_an_archive_is_the_landings(history):
+    history.take_in()
+    history.run()
+    history.land(DAYS[0], 1, 2, 3)
+    assert history.outdated() == [DAYS[0]]
+    assert [build.outcome for build in history.run()[RAW].built] == ["accepted"]
+    assert sales(history) == history.expected()
+
+
 def test_an_archive_that_loses_a_day_leaves_that_day_as_it_was(history):
     history.take_in()
     history.run()
