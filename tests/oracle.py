@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tests.world import DAILY, DAILY_V2, HISTORY, OUTAGES, RAW, UPDATES
+from tests.world import DAILY, DAILY_V2, HISTORY, LATE, OUTAGES, RAW, UPDATES
 
 ORACLE = Path(__file__).with_name("oracle.sql")
 # Tables of the oracle by the names of ours.
 TABLES = {
     RAW: "raw", UPDATES: "updates", OUTAGES: "outages",
-    DAILY: "region_daily", DAILY_V2: "region_daily_v2", HISTORY: "region_history",
+    DAILY: "region_daily", DAILY_V2: "region_daily_v2", HISTORY: "region_history", LATE: "late_arrivals",
 }  # fmt: skip
 
 

@@ -94,3 +94,12 @@ SELECT CAST(d.day AS DATE) AS outage_day, f.region, CAST(sum(f.outages) AS BIGIN
        CAST(sum(f.customers) AS BIGINT) AS customers_total, count(*) AS days_with_outages, min(f.outage_day) AS first_outage_day
 FROM generate_series(DATE '{first}', DATE '{last}', INTERVAL 1 DAY) d(day) JOIN region_daily f ON f.outage_day <= d.day
 GROUP BY ALL;
+
+CREATE TEMP TABLE late_arrivals AS
+WITH lagged AS (SELECT *, epoch(captured_at) - epoch(started_at) AS seconds, arrival_day - outage_day AS days FROM updates)
+SELECT arrival_day, outage_day, count(*) AS updates, count(*) FILTER (change = 'I') AS appeared,
+       quantile_disc(seconds, 0.5) / 3600 AS median_lag_hours, quantile_disc(seconds, 0.9) / 3600 AS p90_lag_hours,
+       max(seconds) / 3600 AS max_lag_hours, count(*) FILTER (days BETWEEN 0 AND 2) AS in_time,
+       count(*) FILTER (days BETWEEN 3 AND {horizon}) AS late,
+       count(*) FILTER (days IS NULL OR days NOT BETWEEN 0 AND {horizon}) AS outside_horizon
+FROM lagged GROUP BY ALL;

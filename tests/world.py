@@ -32,9 +32,9 @@ from tests import deliveries
 from tests.environment import SAMPLE
 
 NAMES = [table.name for table in TABLES]
-REJECTED, RAW, UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY = NAMES
+REJECTED, RAW, UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE = NAMES
 FOUR, EIGHT = deliveries.days(*range(4)), deliveries.days(*range(8))
-ROWS_OF_SIXTY_DAYS = {RAW: 212_989, UPDATES: 212_989, OUTAGES: 40_256, DAILY: 13_520}
+ROWS_OF_SIXTY_DAYS = {RAW: 212_989, UPDATES: 212_989, OUTAGES: 40_256, DAILY: 13_520, LATE: 184}
 
 
 def no_spark() -> SparkSession:

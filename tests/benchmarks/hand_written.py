@@ -66,6 +66,7 @@ def write_tables(spark: SparkSession, landing: str, lake: str, start: date, end:
     daily = save(regions(outages), "features/region_daily", "outage_day")
     save(regions_by_customers(outages), "features/region_daily_v2", "outage_day")
     save(history(spark, daily, days), "features/region_history", "outage_day")
+    save(lateness(updates), "features/late_arrivals", "arrival_day")
 
 
 def typed(events: DataFrame) -> DataFrame:
@@ -175,6 +176,20 @@ def history(spark: SparkSession, daily: DataFrame, days: list[date]) -> DataFram
         F.count("outages").over(so_far).alias("days_with_outages"),
         F.min(F.when(F.col("outages").isNotNull(), F.col("outage_day"))).over(so_far).alias("first_outage_day"),
     ).where("outages_total IS NOT NULL")
+
+
+def lateness(updates: DataFrame) -> DataFrame:
+    days = "coalesce(datediff(arrival_day, outage_day), -1)"
+    hours = "percentile_disc({}) WITHIN GROUP (ORDER BY unix_timestamp(captured_at) - unix_timestamp(started_at)) / 3600 AS {}"
+    figures = [
+        "count(1) AS updates",
+        "count_if(change = 'I') AS appeared",
+        *[hours.format(share, f"{name}_lag_hours") for name, share in {"median": 0.5, "p90": 0.9, "max": 1}.items()],
+        f"count_if({days} BETWEEN 0 AND 2) AS in_time",
+        f"count_if({days} BETWEEN 3 AND 14) AS late",
+        f"count_if({days} NOT BETWEEN 0 AND 14) AS outside_horizon",
+    ]
+    return updates.groupBy("arrival_day", "outage_day").agg(*map(F.expr, figures))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,14 @@ def test_a_lake_without_anything_gets_everything_there_are_deliveries_for(tmp_pa
     reasons = planned("--partitions", "2019-10-10..2019-10-20", home=tmp_path)
     assert {table: len(days) for table, days in reasons.items()} == {
         "raw/rejected_lines": 4, "raw/outage_events": 4, "staging/outage_updates": 4, "staging/outages": 2,
+        "features/late_arrivals": 4,
     }  # fmt: skip
     assert {why for days in reasons.values() for why in days.values()} == {"missing"}
 
 
 def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
     done = asked("--partitions", "2019-10-12..2019-10-20", home=tmp_path)
-    assert "Blocked, and not in the plan: 57 partition(s)" in done.stdout
+    assert "Blocked, and not in the plan: 64 partition(s)" in done.stdout
     assert "raw/rejected_lines 2019-10-14: no source for 2019-10-14 in" in done.stdout
 
 

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from tests.oracle import TABLES, differences, oracle_of
-from tests.world import NAMES, REJECTED, ROWS_OF_SIXTY_DAYS, SAMPLE
+from tests.world import LATE, NAMES, REJECTED, ROWS_OF_SIXTY_DAYS, SAMPLE
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +34,9 @@ def test_the_ledger_counts_what_the_tables_hold(sixty):
         name: sixty.arrow(name).num_rows for name in NAMES
     }
     assert {name: len(builds) for name, builds in accepted.items()} == dict.fromkeys(NAMES, 60)
+
+
+def test_late_rows_are_as_many_as_counted_in_the_files(sixty):
+    late = [row for row in sixty.arrow(LATE).to_pylist() if row["late"]]
+    assert (sum(row["late"] for row in late), sum(row["appeared"] for row in late)) == (1_665, 133)
+    assert sum(row["outside_horizon"] for row in sixty.arrow(LATE).to_pylist()) == 11

@@ -32,8 +32,9 @@ MONTH = list(between(FIRST, LAST))
 BAD = date(2019, 9, 5)
 FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
 RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
-TABLES = (*RAW, "staging/outages", "features/region_daily", "features/region_daily_v2", "features/region_history")
-COLUMN = {table: "arrival_day" if table in RAW else "outage_day" for table in TABLES}
+BY_ARRIVAL = (*RAW, "features/late_arrivals")
+TABLES = (*BY_ARRIVAL, "staging/outages", "features/region_daily", "features/region_daily_v2", "features/region_history")
+COLUMN = {table: "arrival_day" if table in BY_ARRIVAL else "outage_day" for table in TABLES}
 SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "scheduleName": "nightly"}
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
@@ -73,7 +74,7 @@ def test_a_damaged_file_fails_its_day_and_blocks_what_needs_it_and_nothing_else(
     week = but(BAD - timedelta(days=2), BAD + timedelta(days=6))
     # A history waits for the day before it, so it ends where the week's sums first stop.
     history = but(BAD - timedelta(days=2), LAST)
-    without = {table: but(BAD, BAD) for table in RAW} | {"staging/outages": but(BAD - timedelta(days=2), BAD)}
+    without = {table: but(BAD, BAD) for table in BY_ARRIVAL} | {"staging/outages": but(BAD - timedelta(days=2), BAD)}
     assert found == without | {
         "features/region_daily": week,
         "features/region_daily_v2": week,
@@ -164,7 +165,8 @@ def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_r
     station.backfill("run", "--partitions", str(late), "--target", "raw/*,staging/outage_updates", "--into", "live")
     # Of the days that wait for this arrival day, Dagster alone would show each as stale, whatever the lines are about.
     waiting = outdated(station)
-    assert list(waiting) == ["staging/outages"]
+    assert list(waiting) == ["staging/outages", "features/late_arrivals"]
+    assert waiting["features/late_arrivals"] == [str(late)]
     assert set(waiting["staging/outages"]) < {str(day) for day in between(late - timedelta(days=2), late)}
     built_first = {(b.table, b.day) for b in station.builds()[builds:]}
     assert built_first == {(table, late) for table in RAW}

@@ -7,22 +7,23 @@ from backfill_assets.errors import UsageError
 from backfill_assets.tables.target import tables_named
 
 RAW = ["raw/rejected_lines", "raw/outage_events"]
-UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY = (
+UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE = (
     "staging/outage_updates",
     "staging/outages",
     "features/region_daily",
     "features/region_daily_v2",
     "features/region_history",
+    "features/late_arrivals",
 )
 
 
 @pytest.mark.parametrize(
     ("target", "names"),
     [
-        pytest.param("", [*RAW, UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY], id="all"),
+        pytest.param("", [*RAW, UPDATES, OUTAGES, DAILY, DAILY_V2, HISTORY, LATE], id="all"),
         pytest.param(f" {DAILY}, {OUTAGES} ,", [OUTAGES, DAILY], id="names, inputs first"),
         pytest.param("raw/*", RAW, id="a pattern"),
-        pytest.param("group:features", [DAILY, DAILY_V2, HISTORY], id="a layer"),
+        pytest.param("group:features", [DAILY, DAILY_V2, HISTORY, LATE], id="a layer"),
         pytest.param('key:"staging/out*"', [UPDATES, OUTAGES], id="as Dagster has it"),
         pytest.param(f"+{OUTAGES}", [*RAW, UPDATES, OUTAGES], id="with what is upstream"),
         pytest.param(f"{OUTAGES}+", [OUTAGES, DAILY, DAILY_V2, HISTORY], id="with what is downstream"),

@@ -58,4 +58,11 @@ OF_COLUMNS = {
     "customers_total": "Customers affected since the first day of the calendar.",
     "days_with_outages": "Days with an outage since the first day of the calendar.",
     "first_outage_day": "The first day with an outage.",
+    "appeared": "Those of the changes in which an outage appeared; one that was gone and comes back appears again.",
+    "median_lag_hours": "Hours from the beginning of the outage to the capture: half of the changes had at most these.",
+    "p90_lag_hours": "The same of nine in ten.",
+    "max_lag_hours": "The same of all.",
+    "in_time": "Changes that arrived up to two days after the day that they are about.",
+    "late": "Changes that arrived later, within the horizon: they make the day that they are about outdated.",
+    "outside_horizon": "Changes about an earlier day, a day to come or an unknown one: in no day of outages.",
 }
