@@ -1,4 +1,4 @@
-"""The verbs of a rebuild: plan, run, watch, cancel, resume, rollback, list, show; and archive, which may come before it."""
+"""The verbs of a rebuild: plan, run, watch, cancel, resume, rollback, list, show, late; and archive, which may come before."""
 
 from typing import Annotated
 
@@ -50,6 +50,14 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
     from backfill_assets.cli.run import watch
 
     raise typer.Exit(watch(plan_id, as_json=json_))
+
+
+@app.command()
+def late(json_: Json = False) -> None:
+    """List the built days that late rows have made outdated, and what to type. Starts nothing, changes nothing."""
+    from backfill_assets.cli.late import run
+
+    raise typer.Exit(run(as_json=json_))
 
 
 @app.command()

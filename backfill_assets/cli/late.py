@@ -1,0 +1,85 @@
+"""`backfill late`: the built days that late rows have made outdated, and what to type. Starts nothing."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from backfill_assets.calendar import ranges
+from backfill_assets.cli.rendering import terminal
+from backfill_assets.plan.late import Late, LateDay, Unplaced, late_rows, rebuild_command
+from backfill_assets.workspace import open_workspace
+
+
+def run(*, as_json: bool) -> int:
+    workspace = open_workspace(only_reading=True)
+    late, ask_above = late_rows(workspace), workspace.settings.ask_above_days
+    if as_json:
+        print(json.dumps(as_values(late, ask_above)))
+    else:
+        show(terminal(), late, ask_above)
+    return 0
+
+
+def as_values(late: Late, ask_above_days: int) -> dict[str, Any]:
+    def part(days: list[LateDay]) -> dict[str, Any]:
+        command = rebuild_command(days, ask_above_days) if days else ""
+        return {"days": [asdict(each) for each in days], "command": command}
+
+    values = {
+        "within_horizon": part(late.within()),
+        "beyond_horizon": part(late.beyond()),
+        "in_no_day": [asdict(each) for each in late.unplaced],
+        "horizon_since": dict(late.since),
+    }
+    return json.loads(json.dumps(values, default=str))
+
+
+def show(console: Console, late: Late, ask_above_days: int) -> None:
+    if not late.since:
+        console.print("No table reads rows by the day that they are about: none can be late.")
+        return
+    if not late.days:
+        console.print("No late rows have made a built day outdated.")
+    for days, words in ((late.within(), WITHIN), (late.beyond(), BEYOND)):
+        if days:
+            since = ", ".join(f"{name}: from {late.since[name]} on" for name in dict.fromkeys(each.table for each in days))
+            console.print(words.format(n=len(days), since=since))
+            console.print(_table(days))
+            console.print(f"  {rebuild_command(days, ask_above_days)}")
+    for line in _unplaced_lines(late):
+        console.print(line)
+
+
+WITHIN = "Late rows have made {n} day(s) within the horizon outdated ({since}). Rebuild them, and what is made from them:"
+BEYOND = (
+    "Late rows have made {n} day(s) beyond the horizon outdated ({since}). Nothing rebuilds these unasked: they stay as they "
+    "are until you decide. To rebuild them:"
+)
+
+
+def _table(days: list[LateDay]) -> Table:
+    table = Table("table", "event day", "rows", "arrived on")
+    table.columns[2].justify = "right"
+    for each in days:
+        table.add_row(each.table, str(each.day), f"{each.rows:+,}", ranges(day for _, day in each.arrived))
+    return table
+
+
+def _unplaced_lines(late: Late) -> list[str]:
+    """A line for each table and input whose rows it has in no day."""
+    by_table: dict[tuple[str, str], list[Unplaced]] = {}
+    for each in late.unplaced:
+        by_table.setdefault((each.table, each.input), []).append(each)
+    return [
+        f"{sum(each.rows for each in rows):,} row(s) of {name} are in no day of {table}: they arrived before their day, or "
+        f"beyond its horizon. They stay in {name}: {_examples(rows)}."
+        for (table, name), rows in by_table.items()
+    ]
+
+
+def _examples(rows: list[Unplaced]) -> str:
+    shown = "; ".join(f"{each.rows:,} of {each.day}, about {each.about}" for each in rows[:3])
+    return f"{shown}; and {len(rows) - 3} more days" if len(rows) > 3 else shown

@@ -1,0 +1,127 @@
+"""Late rows: which built days they have made outdated. From the ledger alone; no Spark, no Dagster.
+
+A table has late rows if it reads an input by the day that its rows are about, over a window that goes on after the days that
+it waits for. Its horizon is the end of that window: later rows are in no day of it. A day whose own horizon has passed is
+beyond the horizon too: neither the nights nor the sensor build it again; a person decides.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+from backfill_assets.calendar import Partition, days_as_typed
+from backfill_assets.lake.latest import Latest
+from backfill_assets.plan.make import latest_builds, runs_by_partition
+from backfill_assets.plan.status import State, status_of
+from backfill_assets.step.inputs import InputReader, partitions_changed
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class LateDay:
+    """A day of `table` that rows built after it have made outdated, the days of the inputs that have them, how many more rows
+    about the day these have now, and when the first and the last of them were built."""
+
+    table: str
+    day: date
+    arrived: Sequence[Partition]
+    rows: int
+    first_built: datetime
+    last_built: datetime
+    in_horizon: bool
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """Rows about a day of the calendar that no day of `table` reads: `day` of `input` is outside the window of that day."""
+
+    table: str
+    input: str
+    day: date
+    about: date
+    rows: int
+
+
+@dataclass(frozen=True)
+class Late:
+    """What is late in a workspace. `since`: by table with late rows, the first day within its horizon."""
+
+    days: Sequence[LateDay]
+    unplaced: Sequence[Unplaced]
+    since: Mapping[str, date] = field(default_factory=dict)
+
+    def within(self) -> list[LateDay]:
+        return [each for each in self.days if each.in_horizon]
+
+    def beyond(self) -> list[LateDay]:
+        return [each for each in self.days if not each.in_horizon]
+
+
+def late_rows(workspace: Workspace) -> Late:
+    """What is late in a workspace now."""
+    runs = runs_by_partition(workspace)
+    return late_of(workspace, latest_builds(workspace), runs)
+
+
+def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:
+    """The days that late rows have made outdated, and the rows that no day takes, in the order of tables and days."""
+    reading = [(table, reads) for table in workspace.tables if (reads := _late_reads(table))]
+    calendar, last = workspace.calendar, workspace.calendar.last
+    since = {table.name: last - timedelta(days=max(w.last for _, w in reads)) for table, reads in reading}
+    status = status_of(workspace, [table for table, _ in reading], calendar.days(), latest=builds, running=runs)
+    days: list[LateDay] = []
+    for table, reads in reading:
+        reader = InputReader(table, builds.accepted, calendar)
+        for day in status.of(table.name).get(State.INPUT_CHANGED, []):
+            before, now = builds.accepted[table.name, day].inputs, reader.of(day)
+            arrived = [(name, date.fromisoformat(on)) for name, on in partitions_changed(before, now)]
+            late = [each for each in arrived if each in builds.accepted and _is_late(each, day, reads)]
+            if late:
+                built = sorted(builds.accepted[each].at for each in late)
+                rows = sum(_rows(now, each) - _rows(before, each) for each in late)
+                days.append(LateDay(table.name, day, late, rows, built[0], built[-1], day >= since[table.name]))
+    return Late(days, list(_unplaced(reading, builds, workspace)), since)
+
+
+def rebuild_command(days: Collection[LateDay], ask_above_days: int) -> str:
+    """What to type to rebuild these days, and what is made from them."""
+    of = {each.day for each in days}
+    target = ",".join(dict.fromkeys(each.table for each in days))
+    yes = " --yes" if len(of) > ask_above_days else ""
+    return f"backfill run --partitions {days_as_typed(of)} --target {target} --only outdated --downstream{yes}"
+
+
+def _late_reads(table: Table) -> list[tuple[Table, Window]]:
+    """The inputs whose rows may still come when a day of `table` was built, each with its window."""
+    return [(o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed]
+
+
+def _is_late(arrived: Partition, day: date, reads: Iterable[tuple[Table, Window]]) -> bool:
+    return any(other.name == arrived[0] and (arrived[1] - day).days > w.last_needed for other, w in reads)
+
+
+def _rows(inputs: Mapping[str, Mapping[str, str]], partition: Partition) -> int:
+    return rows_of(inputs.get(partition[0], {}).get(str(partition[1]), ""))
+
+
+def rows_of(fingerprint: str) -> int:
+    """The count of rows with which a fingerprint begins."""
+    count = fingerprint.partition("-")[0]
+    return int(count) if count.isdecimal() else 0
+
+
+def _unplaced(
+    reading: Iterable[tuple[Table, Sequence[tuple[Table, Window]]]], builds: Latest, workspace: Workspace
+) -> Iterator[Unplaced]:
+    for table, reads in reading:
+        calendar = table.calendar_of(workspace.calendar)
+        for other, window in reads:
+            for (name, day), build in sorted(builds.accepted.items(), key=lambda item: item[0]):
+                for about in (
+                    sorted(map(date.fromisoformat, filter(None, build.day_fingerprints))) if name == other.name else ()
+                ):
+                    if about in calendar and not window.first <= (day - about).days <= window.last:
+                        rows = rows_of(build.day_fingerprints[str(about)])
+                        yield Unplaced(table.name, name, day, about, rows)

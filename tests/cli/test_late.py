@@ -1,0 +1,65 @@
+"""`backfill late` on a lake with records of the bundled tables. No Spark."""
+
+import json
+
+import pytest
+
+from tests.cli.test_app import backfill
+from tests.deliveries import day
+from tests.late_lake import LateLake, late_lake
+
+CALENDAR = {"BACKFILL_FIRST_DAY": str(day(0)), "BACKFILL_LAST_DAY": str(day(19))}
+BEYOND = "backfill run --partitions 2019-08-18 --target staging/outages --only outdated --downstream"
+WITHIN = "backfill run --partitions 2019-08-29 --target staging/outages --only outdated --downstream"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    late_lake(home / "lake")
+    return home
+
+
+def printed(*arguments: str, home, **settings: str) -> str:
+    done = backfill("late", *arguments, home=home, **CALENDAR | settings)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_days_within_the_horizon_come_first_and_each_part_ends_with_the_command_to_type(home):
+    lines = [line.rstrip() for line in printed(home=home).splitlines()]
+    assert [line for line in lines if line[:1] not in "┏┃┡└"] == [
+        "Late rows have made 1 day(s) within the horizon outdated (staging/outages: from 2019-08-20 on). Rebuild them, and "
+        "what is made from them:",
+        "│ staging/outages │ 2019-08-29 │   +2 │ 2019-09-02 │",
+        f"  {WITHIN}",
+        "Late rows have made 1 day(s) beyond the horizon outdated (staging/outages: from 2019-08-20 on). Nothing rebuilds "
+        "these unasked: they stay as they are until you decide. To rebuild them:",
+        "│ staging/outages │ 2019-08-18 │   +1 │ 2019-09-01 │",
+        f"  {BEYOND}",
+        "3 row(s) of staging/outage_updates are in no day of staging/outages: they arrived before their day, or beyond its "
+        "horizon. They stay in staging/outage_updates: 3 of 2019-09-02, about 2019-08-16.",
+    ]
+
+
+def test_the_same_as_json(home):
+    values = json.loads(printed("--json", home=home))
+    assert (values["within_horizon"]["command"], values["beyond_horizon"]["command"]) == (WITHIN, BEYOND)
+    (day_,) = values["beyond_horizon"]["days"]
+    assert (day_["day"], day_["rows"], day_["arrived"]) == ("2019-08-18", 1, [["staging/outage_updates", "2019-09-01"]])
+    assert [each["about"] for each in values["in_no_day"]] == ["2019-08-16"]
+    assert values["horizon_since"] == {"staging/outages": "2019-08-20"}
+
+
+def test_where_nothing_is_late_that_is_said(tmp_path):
+    lake = LateLake(tmp_path / "lake")
+    for n in range(4):
+        lake.arrive(n, {n: 9})
+    lake.build(0, 1)
+    assert printed(home=tmp_path) == "No late rows have made a built day outdated.\n"
+    assert json.loads(printed("--json", home=tmp_path))["within_horizon"] == {"days": [], "command": ""}
+
+
+def test_tables_without_event_days_have_nothing_to_list(tmp_path):
+    project = {"BACKFILL_PROJECT": "backfill_assets.datasets.case_reports.project"}
+    assert printed(home=tmp_path, **project) == "No table reads rows by the day that they are about: none can be late.\n"
