@@ -17,6 +17,7 @@ from backfill_assets.orchestration.archives import archive_assets  # noqa: E402
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
 from backfill_assets.orchestration.diff_job import diff_job  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
+from backfill_assets.orchestration.late_sensor import late_rows_sensor  # noqa: E402
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance  # noqa: E402
 from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
@@ -55,7 +56,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             maintenance,
         ],
         schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],
-        sensors=[release_sensor(workspace)],
+        sensors=[release_sensor(workspace), late_rows_sensor(workspace)],
         resources={"spark": for_each_run(spark or spark_resource(workspace.settings)), "options": RebuildOptions()},
         executor=executor,
     )

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from backfill_assets.calendar import ranges
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.plan.late import Late, LateDay, Unplaced, late_rows, rebuild_command
+from backfill_assets.plan.late import Late, LateDay, Unplaced, late_rows, rebuild_commands
 from backfill_assets.workspace import open_workspace
 
 
@@ -25,8 +25,7 @@ def run(*, as_json: bool) -> int:
 
 def as_values(late: Late, ask_above_days: int) -> dict[str, Any]:
     def part(days: list[LateDay]) -> dict[str, Any]:
-        command = rebuild_command(days, ask_above_days) if days else ""
-        return {"days": [asdict(each) for each in days], "command": command}
+        return {"days": [asdict(each) for each in days], "commands": rebuild_commands(days, ask_above_days)}
 
     values = {
         "within_horizon": part(late.within()),
@@ -48,7 +47,8 @@ def show(console: Console, late: Late, ask_above_days: int) -> None:
             since = ", ".join(f"{name}: from {late.since[name]} on" for name in dict.fromkeys(each.table for each in days))
             console.print(words.format(n=len(days), since=since))
             console.print(_table(days))
-            console.print(f"  {rebuild_command(days, ask_above_days)}")
+            for command in rebuild_commands(days, ask_above_days):
+                console.print(f"  {command}")
     for line in _unplaced_lines(late):
         console.print(line)
 

@@ -67,7 +67,7 @@ def late_rows(workspace: Workspace) -> Late:
 
 def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:
     """The days that late rows have made outdated, and the rows that no day takes, in the order of tables and days."""
-    reading = [(table, reads) for table in workspace.tables if (reads := _late_reads(table))]
+    reading = [(table, reads) for table in workspace.tables if (reads := late_reads(table))]
     calendar, last = workspace.calendar, workspace.calendar.last
     since = {table.name: last - timedelta(days=max(w.last for _, w in reads)) for table, reads in reading}
     status = status_of(workspace, [table for table, _ in reading], calendar.days(), latest=builds, running=runs)
@@ -85,15 +85,17 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
     return Late(days, list(_unplaced(reading, builds, workspace)), since)
 
 
-def rebuild_command(days: Collection[LateDay], ask_above_days: int) -> str:
-    """What to type to rebuild these days, and what is made from them."""
-    of = {each.day for each in days}
-    target = ",".join(dict.fromkeys(each.table for each in days))
-    yes = " --yes" if len(of) > ask_above_days else ""
-    return f"backfill run --partitions {days_as_typed(of)} --target {target} --only outdated --downstream{yes}"
+def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str]:
+    """What to type to rebuild these days, and what is made from them: a command for each table."""
+    commands = []
+    for table in dict.fromkeys(each.table for each in late):
+        days = [each.day for each in late if each.table == table]
+        yes = " --yes" if len(days) > ask_above_days else ""
+        commands.append(f"backfill run --partitions {days_as_typed(days)} --target {table} --only outdated --downstream{yes}")
+    return commands
 
 
-def _late_reads(table: Table) -> list[tuple[Table, Window]]:
+def late_reads(table: Table) -> list[tuple[Table, Window]]:
     """The inputs whose rows may still come when a day of `table` was built, each with its window."""
     return [(o, w) for o, w in table.windows() if table.reads_by_day(o, w) and w.last > w.last_needed]
 

@@ -44,7 +44,7 @@ def test_days_within_the_horizon_come_first_and_each_part_ends_with_the_command_
 
 def test_the_same_as_json(home):
     values = json.loads(printed("--json", home=home))
-    assert (values["within_horizon"]["command"], values["beyond_horizon"]["command"]) == (WITHIN, BEYOND)
+    assert (values["within_horizon"]["commands"], values["beyond_horizon"]["commands"]) == ([WITHIN], [BEYOND])
     (day_,) = values["beyond_horizon"]["days"]
     assert (day_["day"], day_["rows"], day_["arrived"]) == ("2019-08-18", 1, [["staging/outage_updates", "2019-09-01"]])
     assert [each["about"] for each in values["in_no_day"]] == ["2019-08-16"]
@@ -57,7 +57,7 @@ def test_where_nothing_is_late_that_is_said(tmp_path):
         lake.arrive(n, {n: 9})
     lake.build(0, 1)
     assert printed(home=tmp_path) == "No late rows have made a built day outdated.\n"
-    assert json.loads(printed("--json", home=tmp_path))["within_horizon"] == {"days": [], "command": ""}
+    assert json.loads(printed("--json", home=tmp_path))["within_horizon"] == {"days": [], "commands": []}
 
 
 def test_tables_without_event_days_have_nothing_to_list(tmp_path):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import Latest
-from backfill_assets.plan.late import Unplaced, late_of, rebuild_command
+from backfill_assets.plan.late import Unplaced, late_of, rebuild_commands
 from tests.deliveries import day
 from tests.plan.chain import built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
@@ -82,4 +82,4 @@ def test_tables_that_read_whole_days_have_nothing_to_list():
 def test_the_command_names_exactly_these_days_and_takes_what_is_made_from_them():
     found = late_in(BUILT | arrivals((7, 3, 4), (8, 4, 4))).days
     command = "backfill run --partitions 2019-08-18..2019-08-19 --target staging/o --only outdated --downstream"
-    assert (rebuild_command(found, 2), rebuild_command(found, 1)) == (command, f"{command} --yes")
+    assert (rebuild_commands(found, 2), rebuild_commands(found, 1)) == ([command], [f"{command} --yes"])

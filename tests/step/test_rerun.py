@@ -13,7 +13,21 @@ from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between, unique_key
 from tests.deliveries import arriving, day, days
 from tests.step.variants import only_some
-from tests.world import DAILY, DAILY_V2, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
+from tests.world import (
+    DAILY,
+    DAILY_V2,
+    FOUR,
+    HISTORY,
+    LATE,
+    NAMES,
+    OUTAGES,
+    RAW,
+    REJECTED,
+    UPDATES,
+    World,
+    assert_same,
+    no_spark,
+)
 
 
 def outcomes(results) -> dict[str, list]:
@@ -39,7 +53,7 @@ def test_a_changed_file_makes_its_day_due_and_what_is_made_from_it(built):
     built.write(day(2), arriving(2, 0, 1, 2, 3, began=2))
     assert outcomes(built.run(FOUR)) == {
         REJECTED: days(2), RAW: days(2), UPDATES: days(2), OUTAGES: days(2), DAILY: days(2, 3), DAILY_V2: days(2, 3),
-        HISTORY: days(2, 3),
+        HISTORY: days(2, 3), LATE: days(2),
     }  # fmt: skip
 
 
@@ -120,6 +134,19 @@ def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):
     after = {row["outage_number"]: row["customers"] for row in built.rows(OUTAGES)}
     assert after == before | {"100": 7, "103": 7}
     assert (build.outcome, build.rows) == ("accepted", 4)
+
+
+def test_late_rows_that_are_merged_give_the_day_that_they_give_overwritten(once, tmp_path):
+    worlds = {mode: once.copied(tmp_path / mode) for mode in ("merge", "overwrite")}
+    for mode, world in worlds.items():
+        world.write(day(3), [*arriving(3, 0, 1, 2, began=3), *arriving(3, 1, 7, began=0, estCustAffected="9")])
+        world.run(days(3), [REJECTED, RAW, UPDATES])
+        (build,) = world.run(days(0), [OUTAGES], write_mode=mode)[OUTAGES].built
+        assert (build.outcome, build.rows) == ("accepted", 4)
+        assert not world.run(days(0), [OUTAGES])[OUTAGES].built
+    assert_same(worlds["merge"], worlds["overwrite"])
+    seen = {row["outage_number"]: row["customers"] for row in worlds["merge"].rows(OUTAGES, days(0))}
+    assert seen == {"0": 5, "1": 9, "2": 5, "7": 9}
 
 
 def test_merge_is_judged_by_what_the_day_would_hold(built):

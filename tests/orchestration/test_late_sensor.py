@@ -1,0 +1,159 @@
+"""The sensor that lets late rows be rebuilt: which days, when, and how often. In process, no Spark."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    Definitions,
+    SensorResult,
+    SkipReason,
+    build_sensor_context,
+    validate_run_config,
+)
+from dagster._core.test_utils import create_run_for_test
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.code_location import definitions_of
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.orchestration.job_config import request_of
+from backfill_assets.orchestration.late_sensor import LONGEST, QUIET, late_rows_sensor
+from backfill_assets.plan.history import start
+from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.store import Plans
+from backfill_assets.workspace import Workspace
+from tests.deliveries import day
+from tests.late_lake import MORNING, LateLake, late_lake
+from tests.plan.workspaces import workspace_of
+
+OUTAGES, UPDATES = "staging/outages", "staging/outage_updates"
+REBUILT = {
+    "partitions": str(day(14)), "target": OUTAGES, "only": "outdated", "downstream": True, "into": "live",
+    "reason": "late rows: +2 about 1 day(s)",
+}  # fmt: skip
+
+
+class Ticking(LateLake):
+    """The lake, and ticks of the sensor at some time, each with the cursor that the one before it left."""
+
+    instance: DagsterInstance
+    cursor: str | None = None
+    last = 19
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of(TABLES, Calendar(day(0), day(self.last)), str(self.root))
+
+    def tick(self, at: datetime = MORNING + QUIET) -> str | dict:
+        """The fields of the plan that is requested, or why none is."""
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = late_rows_sensor(self.workspace, lambda: at)(context)
+        self.cursor = context.cursor
+        if isinstance(result, SkipReason):
+            return str(result.skip_message)
+        assert isinstance(result, SensorResult)
+        (request,) = result.run_requests or ()
+        self.key = request.run_key
+        return request.run_config["ops"]["run"]["config"]
+
+    def start_plan(self, into: str = "live") -> str:
+        plan = Plan({OUTAGES: "1"}, {OUTAGES: {str(day(2)): "missing"}}, [], PlanOptions(into=into))  # type: ignore[arg-type]
+        plans = Plans(str(self.root))
+        plans.keep(plan)
+        start(plan, plans, datetime.now(UTC), "ada")
+        return plan.id
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Ticking]:
+    made = late_lake(tmp_path)
+    lake = Ticking(tmp_path, made.accepted)
+    with DagsterInstance.ephemeral() as lake.instance:
+        yield lake
+
+
+def test_the_days_within_the_horizon_are_rebuilt_by_one_plan_into_live(lake):
+    assert lake.tick() == REBUILT
+    plan = make_plan(request_of(REBUILT), lake.workspace).plan
+    assert (plan.days_of(OUTAGES), plan.is_shadow) == ({day(14)}, False)
+
+
+def test_it_waits_until_nothing_has_arrived_for_a_while(lake):
+    assert (
+        lake.tick(MORNING + QUIET - timedelta(seconds=1)) == "There are late rows, which wait: more may arrive until 06:10 UTC."
+    )
+    lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + timedelta(minutes=5))
+    assert lake.tick(MORNING + QUIET) == "There are late rows, which wait: more may arrive until 06:15 UTC."
+    assert lake.tick(MORNING + QUIET + timedelta(minutes=5)) == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
+
+
+def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake):
+    lake.arrive(19, {19: 9, 18: 2, 14: 1}, at=MORNING + LONGEST - timedelta(minutes=1))
+    assert str(lake.tick(MORNING + LONGEST - timedelta(seconds=1))).endswith("until 08:00 UTC.")
+    assert lake.tick(MORNING + LONGEST) == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
+
+
+def test_a_batch_has_one_key_until_another_row_arrives(lake):
+    lake.tick()
+    key = lake.key
+    assert (lake.tick(), lake.key) == (REBUILT, key)
+    lake.arrive(19, {19: 9, 18: 2, 14: 1})
+    lake.tick()
+    assert lake.key != key
+
+
+@pytest.mark.parametrize(
+    ("job", "tables"),
+    [
+        pytest.param("__ASSET_JOB", {UPDATES}, id="a run of one of the tables"),
+        pytest.param("nightly", None, id="a night"),
+        pytest.param("run_plan", None, id="a plan that is being made"),
+    ],
+)
+def test_it_waits_for_runs_that_are_not_finished(lake, job, tables):
+    keys = tables and {AssetKey(name.split("/")) for name in tables}
+    run = create_run_for_test(lake.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys)
+    assert f"run {run.run_id[:8]}" in lake.tick()
+    lake.instance.report_run_canceled(run)
+    assert lake.tick() == REBUILT
+
+
+def test_it_waits_for_an_open_plan_into_live_and_for_none_into_a_shadow(lake):
+    lake.start_plan("shadow")
+    assert lake.tick() == REBUILT
+    plan = lake.start_plan()
+    assert f"plan {plan} is open (`backfill resume {plan}`, or `backfill cancel {plan}`)" in lake.tick()
+    Plans(str(lake.root)).note(plan, "ended", datetime.now(UTC), ending="done")
+    assert lake.tick() == REBUILT
+
+
+def test_days_beyond_the_horizon_and_days_that_failed_are_left_to_a_person(lake):
+    lake.last = 29
+    assert lake.tick() == "There are no late rows within the horizon. `backfill late` names those beyond it."
+    lake.last = 19
+    lake.cursor = None
+    lake.fail(14)
+    assert str(lake.tick()).startswith("There are no late rows within the horizon.")
+
+
+def test_built_again_they_are_done_and_nothing_is_read_until_something_is_committed(lake):
+    lake.build(14)
+    assert str(lake.tick()).startswith("There are no late rows within the horizon.")
+    assert str(lake.tick()).startswith("Nothing was committed since")
+    lake.arrive(19, {19: 9, 18: 2, 15: 1})
+    assert lake.tick() == REBUILT | {"partitions": str(day(15)), "reason": "late rows: +1 about 1 day(s)"}
+
+
+def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(lake):
+    definitions = definitions_of(lake.workspace)
+    Definitions.validate_loadable(definitions)
+    sensor = definitions.get_sensor_def("late_rows")
+    assert (sensor.default_status, sensor.job_name) == (DefaultSensorStatus.STOPPED, "run_plan")
+    assert validate_run_config(definitions.resolve_job_def("run_plan"), {"ops": {"run": {"config": REBUILT}}})
