@@ -35,7 +35,7 @@ class TwoFlows:
     precedence  whose rows a day gets that both have: those of the "landing", of the "archive", or of "both"
 
     The code version of a table is that of its landing: what archives bring in shows in the deliveries of their days, and makes
-    those outdated. Raises ValueError for any other precedence.
+    those outdated. Raises ValueError for any other precedence, and for archives that may be days of the landing.
     """
 
     landing: Landing
@@ -45,6 +45,12 @@ class TwoFlows:
     def __post_init__(self) -> None:
         if self.precedence not in get_args(Precedence):
             raise ValueError(f"TwoFlows: precedence is one of {', '.join(get_args(Precedence))}, not {self.precedence!r}")
+
+        same_folder = self.archive.name == self.landing.name
+        if same_folder and any("/" not in pattern or "*" in pattern.partition("/")[0] for pattern in self.archive.files):
+            raise ValueError(
+                f"TwoFlows: the archives in the folder of {self.landing.name} lie in a folder below it: files='history/*'"
+            )
 
     @property
     def name(self) -> str:
@@ -92,7 +98,7 @@ class TwoFlows:
         if isinstance(delivery, SourceError):
             raise delivery
         archives = self._of_archives(area).get(day, {})
-        of_archives = [f"{name}, {delivery.files[name]} lines of the day" for name in archives if name in delivery.files]
+        of_archives = [f"{name}, lines of the day: {delivery.files[name]}" for name in archives if name in delivery.files]
         landed = self.landing.described(area, day) if delivery.files.keys() - archives.keys() else []
         return [*landed, *of_archives, *([delivery.overlap] if delivery.overlap else [])]
 

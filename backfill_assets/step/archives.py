@@ -66,4 +66,4 @@ def _counted(number: int, what: str) -> str:
 def next_line(tables: Sequence[Table], names: Sequence[str]) -> str:
     """What to type once archives of these names are taken in."""
     read = [table.name for table in tables if isinstance(source := table.source(), HasArchive) and source.archive.name in names]
-    return f"See which days they made outdated: `backfill status --target {','.join(read)}`."
+    return f"See which days are to be built with them: `backfill status --target {','.join(read)}`."

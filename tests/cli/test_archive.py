@@ -30,7 +30,7 @@ def test_it_says_what_it_took_in_and_what_comes_next_and_then_nothing_is_left_to
     assert done == (
         exit_codes.DONE,
         "past/old.jsonl: 57 bytes read, 2 rows of 1 day (2019-06-01); 1 row without a day that can be read left out, the first "
-        "in row 3\nSee which days they made outdated: `backfill status --target raw/files`.\n",
+        "in row 3\nSee which days are to be built with them: `backfill status --target raw/files`.\n",
         "",
     )
     assert archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"

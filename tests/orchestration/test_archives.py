@@ -31,7 +31,7 @@ def test_a_run_takes_in_what_is_new_and_shows_the_figures(history):
     metadata = {name: value.value for name, value in event.materialization.metadata.items()}
     size = (history.workspace.area.root / "past" / "2019.jsonl.gz").stat().st_size
     assert (metadata["bytes read"], metadata["dagster/row_count"]) == (size, 12)
-    assert metadata["next"] == "See which days they made outdated: `backfill status --target raw/orders`."
+    assert metadata["next"] == "See which days are to be built with them: `backfill status --target raw/orders`."
     (again,) = launched(history).get_asset_materialization_events()
     assert again.materialization.metadata["bytes read"].value == 0
     (anew,) = launched(history, full_refresh=True, files="2019*").get_asset_materialization_events()

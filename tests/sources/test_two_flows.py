@@ -85,6 +85,12 @@ def test_files_that_are_neither_a_days_nor_archives_are_named_and_archives_may_l
     assert apart.unmatched(area) == ["events/history/2018.jsonl", "events/history/notes.txt", "past/notes.txt"]
 
 
+def test_archives_that_may_be_days_of_the_landing_are_refused():
+    for pattern in ("**/*", "*.jsonl"):
+        with pytest.raises(ValueError, match="lie in a folder below it: files='history/"):
+            TwoFlows(Landing("events"), Archive("events", day="at", files=pattern))
+
+
 def test_any_other_precedence_is_refused():
     with pytest.raises(ValueError, match="precedence is one of landing, archive, both, not 'newest'"):
         TwoFlows(Landing("events"), Archive("past", day="at"), "newest")  # type: ignore[arg-type]
