@@ -17,6 +17,7 @@ from backfill_assets.orchestration.archives import archive_assets  # noqa: E402
 from backfill_assets.orchestration.assets import asset_of, executor, live_tables  # noqa: E402
 from backfill_assets.orchestration.diff_job import diff_job  # noqa: E402
 from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
+from backfill_assets.orchestration.late_report import late_reports  # noqa: E402
 from backfill_assets.orchestration.late_sensor import late_rows_sensor  # noqa: E402
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance  # noqa: E402
 from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
@@ -43,6 +44,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             *(asset_of(table, workspace, shadow=shadow) for shadow in (False, True) for table in workspace.tables),
             *archive_assets(workspace),
             releases_spec(),
+            *late_reports(workspace),
         ],
         asset_checks=[release_check(workspace)],
         jobs=[

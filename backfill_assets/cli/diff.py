@@ -4,7 +4,6 @@ The exit code is 0 if it was compared; with `--check`, 1 if anything differs.
 """
 
 import json
-import secrets
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.cli import exit_codes
+from backfill_assets.cli.html_file import refuse_page, write_page
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.diff import diff_text
 from backfill_assets.diff.comparison import Comparison
 from backfill_assets.diff.diff import Diff
 from backfill_assets.diff.diff_html import page
-from backfill_assets.errors import UsageError
 from backfill_assets.workspace import open_workspace
 
 NUMBERS = slice(2, 7)
@@ -25,10 +24,10 @@ NUMBERS = slice(2, 7)
 
 def run(comparison: Comparison, *, html: Path | None, check: bool, as_json: bool) -> int:
     if html:
-        refuse_page(html)
+        refuse_page(html, "compared")
     diff = comparison.made(open_workspace())
     if html:
-        write_page(diff, html)
+        write_page(page(diff), html)
     if as_json:
         print(json.dumps({**asdict(diff), "differs": diff.differs, "html": str(html) if html else ""}))
     else:
@@ -49,21 +48,3 @@ def show(console: Console, diff: Diff) -> None:
         console.print(table)
     for line in diff_text.lines(diff):
         console.print(line)
-
-
-def refuse_page(file: Path) -> None:
-    """UsageError for a file that is not to hold a page, or in a folder that is not there."""
-    if file.suffix != ".html" or file.is_dir():
-        raise UsageError(f"{file} is not a file that ends in .html. Nothing was compared. Name such a file.")
-    if not file.parent.is_dir():
-        raise UsageError(f"There is no folder {file.parent}. Nothing was compared. Make it, or name another file.")
-
-
-def write_page(diff: Diff, file: Path) -> None:
-    """Write the page, which takes the place of one that is there when it is complete."""
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        beside.write_text(page(diff), encoding="utf-8", errors="backslashreplace")
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -2,24 +2,36 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from backfill_assets.calendar import ranges
+from backfill_assets.cli.html_file import refuse_page, write_page
+from backfill_assets.cli.late_html import page
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.plan.arrivals import arrivals_of
 from backfill_assets.plan.late import Late, LateDay, Unplaced, late_rows, rebuild_commands
+from backfill_assets.plan.make import latest_builds
 from backfill_assets.workspace import open_workspace
 
 
-def run(*, as_json: bool) -> int:
+def run(*, html: Path | None, as_json: bool) -> int:
+    if html:
+        refuse_page(html, "read")
     workspace = open_workspace(only_reading=True)
     late, ask_above = late_rows(workspace), workspace.settings.ask_above_days
+    if html:
+        arrivals = arrivals_of(workspace, latest_builds(workspace))
+        write_page(page(arrivals, lambda console: show(console, late, ask_above)), html)
     if as_json:
-        print(json.dumps(as_values(late, ask_above)))
+        print(json.dumps(as_values(late, ask_above) | {"html": str(html) if html else ""}))
     else:
         show(terminal(), late, ask_above)
+        if html:
+            print(f"Written to {html}.")
     return 0
 
 

@@ -1,5 +1,6 @@
 """The verbs of a rebuild: plan, run, watch, cancel, resume, rollback, list, show, late; and archive, which may come before."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,11 +54,14 @@ def watch(plan_id: PlanId = "", json_: Json = False) -> None:
 
 
 @app.command()
-def late(json_: Json = False) -> None:
+def late(
+    html: Annotated[Path | None, typer.Option(help="Also write a page with a picture of when rows arrived.")] = None,
+    json_: Json = False,
+) -> None:
     """List the built days that late rows have made outdated, and what to type. Starts nothing, changes nothing."""
     from backfill_assets.cli.late import run
 
-    raise typer.Exit(run(as_json=json_))
+    raise typer.Exit(run(html=html, as_json=json_))
 
 
 @app.command()

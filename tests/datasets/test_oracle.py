@@ -4,8 +4,10 @@ from datetime import date
 
 import pytest
 
+from backfill_assets.lake.latest import latest
+from backfill_assets.plan.arrivals import arrivals_of
 from tests.oracle import TABLES, differences, oracle_of
-from tests.world import LATE, NAMES, REJECTED, ROWS_OF_SIXTY_DAYS, SAMPLE
+from tests.world import LATE, NAMES, REJECTED, ROWS_OF_SIXTY_DAYS, SAMPLE, UPDATES
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +42,9 @@ def test_late_rows_are_as_many_as_counted_in_the_files(sixty):
     late = [row for row in sixty.arrow(LATE).to_pylist() if row["late"]]
     assert (sum(row["late"] for row in late), sum(row["appeared"] for row in late)) == (1_665, 133)
     assert sum(row["outside_horizon"] for row in sixty.arrow(LATE).to_pylist()) == 11
+
+
+def test_the_picture_of_late_rows_shows_the_figures_of_the_table(sixty):
+    (arrivals,) = arrivals_of(sixty.workspace, latest(sixty.lake.ledger, {UPDATES: None}))
+    expected = [(row["arrival_day"], row["outage_day"], row["updates"]) for row in sixty.arrow(LATE).to_pylist()]
+    assert sorted(arrivals.rows, key=repr) == sorted(expected, key=repr)
