@@ -262,6 +262,7 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(site):
         ("a.jsonl", b'{"when": "2019-08-15"}\n', "has no row with a day in at"),
         ("a.jsonl", b'{"at": "' + b"x" * 2**24, "has a line of"),
     ],
+    ids=["a packed file cut off", "half a line", "another data set", "a line without end"],
 )
 def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(site, name, content, problem):
     site.put(name, gzip.compress(lines(*rows(DAYS[0])).encode()) if name.endswith("gz") else lines(*rows(DAYS[0])))
