@@ -35,7 +35,7 @@ COLUMNS = json.dumps(
 
 
 def new_load() -> str:
-    """A name for a load, of its time: an earlier one can be told."""
+    """A new load's name, which begins with the time: names are in the order of loads."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
 
 
@@ -91,8 +91,8 @@ def archived(folder: str) -> Archived:
         if not commits:
             break
         with suppress(ValueError, KeyError, TypeError):
-            told = json.loads(commits[0]["userMetadata"])
-            whole, begun = ({name: Taken(**each) for name, each in told[key].items()} for key in ("whole", "begun"))
+            metadata = json.loads(commits[0]["userMetadata"])
+            whole, begun = ({name: Taken(**each) for name, each in metadata[key].items()} for key in ("whole", "begun"))
             return Archived(folder, version, whole, begun)
     return Archived(folder, version)
 

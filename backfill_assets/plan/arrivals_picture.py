@@ -7,7 +7,7 @@ from typing import Any
 from backfill_assets.calendar import between
 from backfill_assets.plan.arrivals import Arrivals
 
-# So many of the newest arrival days can be told apart.
+# The newest arrival days that are drawn: of more, the columns would be too narrow to be seen.
 MOST_DAYS = 90
 INCHES, DPI = (11, 4.2), 110
 

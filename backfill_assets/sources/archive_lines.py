@@ -110,7 +110,7 @@ class Reading:
     def _of_csv(self, day_of: DayOf) -> Iterator[Line]:
         form = self.archive.format
         assert isinstance(form, Csv)
-        # Bytes that are not UTF-8 are told from a U+FFFD that was delivered.
+        # Bytes that are not UTF-8 stay different from a U+FFFD that was delivered.
         binary = BufferedReader(Pieces(self._with_end(unpacked(self.path.suffix, self._pieces()))))
         text = TextIOWrapper(binary, "utf-8-sig", errors="surrogateescape", newline="")
         csv.field_size_limit(self.max_line_bytes)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, TableUnreadable
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.sources.protocol import Delivery, LandingArea
 
 
@@ -79,11 +79,11 @@ class DeltaSource:
     def _opened(self, area: LandingArea) -> DeltaTable:
         place = self._place(area)
         try:
-            table = DeltaTable(place)
-        except TableNotFoundError:
-            raise NotDelivered(f"there is no Delta table at {place}") from None
-        except (DeltaError, OSError) as error:
-            raise SourceError(f"the Delta table {place} cannot be read: {str(error).splitlines()[0][:300]}") from None
+            table = open_table(place)
+        except (TableUnreadable, ServiceUnavailable) as error:
+            raise SourceError(str(error)) from None
+        if table is None:
+            raise NotDelivered(f"there is no Delta table at {place}")
         by = table.metadata().partition_columns
         if by != [self.day]:
             raise SourceError(f"the Delta table {place} is partitioned by {', '.join(by) or 'nothing'}, not by {self.day}")

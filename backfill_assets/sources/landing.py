@@ -4,9 +4,11 @@ By itself, a day's files are those in `<landing>/<name>/year=YYYY/month=MM/day=D
 files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that begin with _ or . are uploads under way, and markers.
 """
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +69,7 @@ class Landing:
         """The declared columns with their types, as SQL, for the table that takes them in."""
         return ", ".join(f"{each.name} {each.type}" for each in self.fields)
 
-    @property
+    @cached_property
     def _patterns(self) -> list[Pattern]:
         return [Pattern(text) for text in self.files]
 
@@ -120,15 +122,18 @@ class Landing:
     def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
         """The files of each of `days`, in order: those delivered, and others, whose names do not end as those of deliveries do,
         or which are links to folders. A folder that cannot be listed is among the first."""
-        exact = [pattern for pattern in self._patterns if not pattern.any_ending]
-        listed = files_by_day(area.root / self.name, days, self._patterns)
-        named = files_by_day(area.root / self.name, days, exact) if exact else {}
+        top = area.root / self.name
+        exact = [pattern for pattern in self._patterns if not pattern.any_ending]  # the ending that they name is meant
 
-        def is_delivery(day: date, file: Path) -> bool:
-            return file.name.endswith(self.format.endings) or file in named.get(day, ()) or cannot_be_listed(file)
+        def is_delivery(file: Path) -> bool:
+            if file.name.endswith(self.format.endings):
+                return True
+            within = str(file).removeprefix(f"{top}{os.sep}")
+            return any(pattern.day_of(within) for pattern in exact) or cannot_be_listed(file)
 
-        files = {day: [f for f in of_day if is_delivery(day, f)] for day, of_day in listed.items()}
-        return files, {day: [f for f in of_day if not is_delivery(day, f)] for day, of_day in listed.items()}
+        listed = files_by_day(top, days, self._patterns)
+        files = {day: [f for f in of_day if is_delivery(f)] for day, of_day in listed.items()}
+        return files, {day: [f for f in of_day if not is_delivery(f)] for day, of_day in listed.items()}
 
     def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
         """What reading the `files` of each day showed."""

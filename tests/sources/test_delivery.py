@@ -120,3 +120,11 @@ def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):
         found[delimiter] = source.delivered(area, [day(0)])[day(0)]
     assert {delimiter: type(each) for delimiter, each in found.items()} == {",": Delivery, ";": Delivery}
     assert [getattr(each, "undeclared", None) for each in found.values()] == [["cases"], []]
+
+
+def test_a_file_that_a_pattern_names_with_its_ending_is_read_whatever_the_format_calls_its_files(tmp_path):
+    for name in ("cases/08-15-2019.txt", "cases/2019-08-15.log"):
+        put(tmp_path, name, HEADER + "a,1\n")
+    delivery = delivered(Landing("cases", ["%m-%d-%Y.txt", "%Y-%m-%d*"], Csv(), FIELDS), tmp_path)
+    assert isinstance(delivery, Delivery)
+    assert (delivery.files, delivery.unread) == ({"cases/08-15-2019.txt": 1}, ["cases/2019-08-15.log"])

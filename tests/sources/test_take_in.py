@@ -106,7 +106,7 @@ def test_an_archive_that_changed_replaces_its_days_in_one_commit_and_another_one
     assert site.held() == expected(*rows(DAYS[0], DAYS[2]), *rows(DAYS[1], b=1))
     now = archived(str(site.root / "lake/_archived/past")).days()
     content = [file.path.rpartition("-")[2] for state in (files, now) for file in state[DAYS[0]]["past/a.jsonl"]]
-    assert content[0] == content[1], "a day that is the same in both is told by its hash"
+    assert content[0] == content[1], "a day that is the same in both has the same hash"
 
 
 def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(site):
