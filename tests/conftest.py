@@ -4,6 +4,8 @@ import gc
 import os
 import random
 import shutil
+import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -79,23 +81,29 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def nobody() -> Callable[[Path], AbstractContextManager[None]]:
-    """Runs a block as a user who owns nothing, for root may read everything. The folders above `path` are opened to all."""
+    """Runs a block as a user who owns nothing, for root may read everything. `path` is opened to all until the block ends.
+
+    The folders above it are opened for good: they are the test session's own, and other processes of it need them open too.
+    """
+    user = os.geteuid()
+    for needed in (Path(sys.prefix, "bin"), Path(__file__)):
+        for folder in needed.parents:
+            if user == 0 and not folder.stat().st_mode & stat.S_IXOTH:
+                pytest.skip(f"{folder} is closed to other users, so that none could run what it holds")
 
     @contextmanager
     def as_nobody(path: Path) -> Iterator[None]:
-        user = os.geteuid()
-        opened = {folder: folder.stat().st_mode for folder in path.parents if folder.stat().st_uid == user}
-        opened[path] = path.stat().st_mode
-        for folder, mode in opened.items():
-            folder.chmod(mode | 0o555)
+        mode = path.stat().st_mode
+        for folder in (path, *path.parents):
+            if folder.stat().st_uid == user:
+                folder.chmod(folder.stat().st_mode | 0o555)
         try:
             if user == 0:
                 os.seteuid(NOBODY)
             yield
         finally:
             os.seteuid(user)
-            for folder, mode in opened.items():
-                folder.chmod(mode)
+            path.chmod(mode)
 
     return as_nobody
 
