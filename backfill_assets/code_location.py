@@ -39,6 +39,7 @@ REBUILD = (
 def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> Definitions:
     """Everything Dagster sees of a workspace. `spark` takes the place of the session that the settings ask for."""
     maintenance = maintain_job(workspace)
+    spark = spark or spark_resource(workspace.settings, workspace.packages)
     return Definitions(
         assets=[
             *(asset_of(table, workspace, shadow=shadow) for shadow in (False, True) for table in workspace.tables),
@@ -59,6 +60,6 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
         ],
         schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],
         sensors=[release_sensor(workspace), late_rows_sensor(workspace)],
-        resources={"spark": for_each_run(spark or spark_resource(workspace.settings)), "options": RebuildOptions()},
+        resources={"spark": for_each_run(spark), "options": RebuildOptions()},
         executor=executor,
     )

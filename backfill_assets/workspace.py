@@ -69,6 +69,11 @@ class Workspace:
         """The code version of every table."""
         return {table.name: table.version for table in self.tables}
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages besides Delta's by which Spark reads the sources: their Maven coordinates, each once."""
+        return tuple(sorted({each for table in self.tables for each in getattr(table.source(), "packages", ())}))
+
     def named(self, target: str) -> list[Table]:
         """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name or pattern of none."""
         return tables_named(target, self.tables)

@@ -17,6 +17,8 @@ from backfill_assets.settings import read_settings
 from tests.environment import SUITE
 
 START_TIMEOUT_S = 240
+# By which the sources are read that tests try on real servers.
+PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
@@ -42,7 +44,7 @@ def connect() -> str:
 def _start_engine(folder: Path) -> None:
     # The first Spark on a machine fetches Delta's jars, into a cache that is made for one process at a time.
     made = Engine(free_port())
-    command = engine_command(read_settings(), made, folder)
+    command = engine_command(read_settings(), made, folder, PACKAGES)
     log = folder / "engine.log"
     with log.open("wb") as out:
         server = subprocess.Popen(

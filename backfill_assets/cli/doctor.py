@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,8 @@ from backfill_assets.cli.doctor_servers import listening, servers
 from backfill_assets.cli.finding import Finding, Level
 from backfill_assets.errors import BackfillError, ProjectError
 from backfill_assets.lake.delta_table import version_of
-from backfill_assets.lake.session import DELTA_PACKAGE, JARS_REMEDY, require_java
+from backfill_assets.lake.jars import DELTA_PACKAGE, JARS_REMEDY, jar_of
+from backfill_assets.lake.session import require_java
 from backfill_assets.servers.home import dagster_home
 from backfill_assets.servers.listening import is_private
 from backfill_assets.setting_names import host_of
@@ -52,12 +53,12 @@ def findings() -> Iterator[Finding]:
     yield home(settings)
     yield calendar(workspace)
     yield java(settings)
-    yield jars(settings)
+    yield jars(settings, workspace.packages)
     yield from disks(settings)
     yield memory(settings)
     yield lake(settings)
     yield landing(settings)
-    yield from servers(settings)
+    yield from servers(settings, workspace.packages)
     yield from listening(settings)
 
 
@@ -106,20 +107,23 @@ def java(settings: Settings) -> Finding:
         return Finding("FAIL", "java", str(error))
 
 
-def jars(settings: Settings) -> Finding:
-    """Delta's jars: named by a setting, or fetched by an earlier start of Spark, or still to be fetched."""
+def jars(settings: Settings, packages: Sequence[str] = ()) -> Finding:
+    """Delta's jars and those of `packages`: named by a setting, fetched by an earlier start of Spark, or to be fetched yet."""
     if settings.spark_remote:
-        return Finding("ok", "jars", f"not needed: Spark runs at {host_of(settings.spark_remote)}")
+        needs = f"it needs those of {', '.join(packages)}" if packages else "not needed"
+        return Finding("ok", "jars", f"{needs}: Spark runs at {host_of(settings.spark_remote)}")
     if settings.spark_jars:
+        named = {jar.name for jar in settings.spark_jars}
+        if lacking := [package for package in packages if jar_of(package) not in named]:
+            message = f"BACKFILL_SPARK_JARS names no jar of {', '.join(lacking)}, by which sources are read"
+            return Finding("FAIL", "jars", message, "add it, with the jars that it needs itself")
         return Finding("ok", "jars", f"{len(settings.spark_jars)} named by BACKFILL_SPARK_JARS")
-    group, name, version = DELTA_PACKAGE.split(":")
-    wanted = f"{group}_{name}-{version}.jar"
-    fetched = [path for folder in Path.home().glob(".ivy2*") for path in folder.glob(f"jars/{wanted}")]
-    if fetched:
-        return Finding("ok", "jars", f"{fetched[0]}")
-    return Finding(
-        "warn", "jars", "not on this machine yet; Spark fetches them at its first start.", f"if that fails: {JARS_REMEDY}"
-    )
+    wanted = {package: f"{package.split(':')[0]}_{jar_of(package)}" for package in (DELTA_PACKAGE, *packages)}
+    fetched = {path.name: path for folder in Path.home().glob(".ivy2*") for path in folder.glob("jars/*.jar")}
+    if lacking := [package for package, jar in wanted.items() if jar not in fetched]:
+        message = f"{', '.join(lacking)} not on this machine yet; Spark fetches them at its first start."
+        return Finding("warn", "jars", message, f"if that fails: {JARS_REMEDY}")
+    return Finding("ok", "jars", ", ".join(str(fetched[jar]) for jar in wanted.values()))
 
 
 def disks(settings: Settings) -> list[Finding]:

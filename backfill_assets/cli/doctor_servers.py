@@ -1,17 +1,18 @@
 """What `backfill doctor` finds out about the servers: whether they are well, and everything that they listen on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from backfill_assets.cli.finding import Finding
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.lake.engine import packages_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.listening import Listener, listeners
 from backfill_assets.settings import Settings
 
 
-def servers(settings: Settings) -> Iterator[Finding]:
+def servers(settings: Settings, packages: Sequence[str] = ()) -> Iterator[Finding]:
     """The servers that run on this home; if none do, whether their port is free."""
     record = servers_record(settings.home)
     dagster = Dagster(settings.dagster_url or (record.url if record else f"http://127.0.0.1:{USUAL_PORT}"), timeout=5.0)
@@ -34,6 +35,9 @@ def servers(settings: Settings) -> Iterator[Finding]:
         listens = is_taken(record.engine_port)
         remedy = "" if listens else f"it is being restarted; if not, see {settings.home / 'logs' / 'engine.log'}"
         yield Finding("ok" if listens else "FAIL", "engine", f"port {record.engine_port}", remedy)
+        if lacking := packages_lacking(settings.home / "engine", packages):
+            message = f"it was started without {', '.join(lacking)}, by which sources are read"
+            yield Finding("FAIL", "engine", message, "`backfill down`, then `backfill up`")
 
 
 def listening(settings: Settings) -> Iterator[Finding]:

@@ -22,9 +22,10 @@ STOP_TIMEOUT_S = 90
 
 def run(port: int) -> int:
     console = terminal()
-    settings = open_workspace().settings
+    workspace = open_workspace()
+    settings = workspace.settings
     console.print(f"Starting the servers on {settings.home} (about half a minute) ...")
-    with interrupted_by_signals(), servers_on(settings, port, console.print) as servers:
+    with interrupted_by_signals(), servers_on(settings, port, console.print, workspace.packages) as servers:
         spark = host_of(settings.spark_remote or "") or settings.spark_master
         engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"
         console.print(f"Dagster: {servers.dagster.url}   lake: {settings.lake}   {engine}")

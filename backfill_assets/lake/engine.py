@@ -5,18 +5,21 @@ its memory and cores, and local Delta commits its log lock.
 """
 
 import importlib.util
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from backfill_assets.errors import ServiceUnavailable
+from backfill_assets.lake.jars import PACKAGES, jar_of
 from backfill_assets.lake.session import driver_conf, require_java
 from backfill_assets.settings import Settings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # read by server and client alike
 LOOPBACK = "127.0.0.1"
+PROPERTIES = "engine.properties"
 
 LIMITS = {
     "spark.connect.grpc.binding.address": LOOPBACK,
@@ -46,14 +49,14 @@ class Engine:
         return {TOKEN_VARIABLE: self.token}
 
 
-def engine_command(settings: Settings, engine: Engine, folder: Path) -> list[str]:
+def engine_command(settings: Settings, engine: Engine, folder: Path, packages: Sequence[str] = ()) -> list[str]:
     """The command that starts the engine; its configuration is written to `folder`, which only its owner may read."""
     require_java()
     submit = spark_home() / "bin" / "spark-submit"
     folder.mkdir(parents=True, exist_ok=True)
-    properties = folder / "engine.properties"
+    properties = folder / PROPERTIES
     properties.touch(mode=0o600)
-    properties.write_text(as_properties(engine_conf(settings, engine)))
+    properties.write_text(as_properties(engine_conf(settings, engine, packages)))
     return [
         str(submit),
         "--properties-file",
@@ -66,10 +69,20 @@ def engine_command(settings: Settings, engine: Engine, folder: Path) -> list[str
     ]
 
 
-def engine_conf(settings: Settings, engine: Engine) -> dict[str, str]:
+def engine_conf(settings: Settings, engine: Engine, packages: Sequence[str] = ()) -> dict[str, str]:
     """The driver's configuration and the server's; BACKFILL_SPARK_CONF wins, except over where it listens."""
     places = {"spark.connect.grpc.binding.port": str(engine.port), "spark.connect.grpc.binding.address": LOOPBACK}
-    return LIMITS | driver_conf(settings) | places
+    return LIMITS | driver_conf(settings, packages) | places
+
+
+def packages_lacking(folder: Path, packages: Sequence[str]) -> list[str]:
+    """Those of `packages` that the engine was started without whose configuration is in `folder`."""
+    properties = folder / PROPERTIES
+    lines = properties.read_text().splitlines() if properties.exists() else []
+    of_jars = [line for line in lines if line.startswith((f"{PACKAGES}=", "spark.jars="))]
+    started_with = {name for line in of_jars for name in re.split("[=,]", line)}
+    jars = {Path(name).name for name in started_with}
+    return [package for package in packages if package not in started_with and jar_of(package) not in jars]
 
 
 def as_properties(conf: Mapping[str, str]) -> str:

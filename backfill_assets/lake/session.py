@@ -7,30 +7,20 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from backfill_assets.errors import ServiceUnavailable, SettingsError
+from backfill_assets.lake.jars import JARS_REMEDY, jars_conf
 from backfill_assets.lake.spark_conf import DECIDES_ON_ROWS, OF_DRIVER, is_listed
 from backfill_assets.setting_names import host_of
 from backfill_assets.settings import Settings
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# The Delta package pulls 33 jars; these stand in Spark's own folder already, and resolving them costs every start.
-IN_SPARK_ALREADY = (
-    "org.apache.hadoop:*", "org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*", "org.roaringbitmap:*",
-    "com.fasterxml.jackson.core:*", "org.xerial.snappy:*", "com.github.luben:*", "io.airlift:*", "commons-pool:*",
-    "commons-logging:*", "org.locationtech.jts:*", "com.google.code.findbugs:*",
-)  # fmt: skip
 JAVA = 17  # the oldest that Spark 4 runs on
 JAVA_REMEDY = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
-JARS_REMEDY = (
-    f"Delta's jars ({DELTA_PACKAGE}) could not be had: let this machine reach a Maven repository once, or set "
-    "BACKFILL_SPARK_JARS to local copies of delta-spark and delta-storage"
-)
 
 # What rows depend on: the same in every session.
 FIXED = {
@@ -78,18 +68,14 @@ ONE_MACHINE = {
 }
 
 
-def driver_conf(settings: Settings) -> dict[str, str]:
-    """Everything a driver needs to be started with; BACKFILL_SPARK_CONF wins over the defaults."""
+def driver_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str]:
+    """Everything a driver needs to be started with, `packages` besides Delta's; BACKFILL_SPARK_CONF wins over the defaults."""
     master = settings.spark_master or "local[*]"
     conf = dict(ALWAYS)
     if master.startswith("local"):
         conf |= ONE_MACHINE
     conf |= {"spark.master": master, "spark.app.name": "backfill_assets"}
-    if settings.spark_jars:
-        conf["spark.jars"] = ",".join(str(jar) for jar in settings.spark_jars)
-    else:
-        conf |= {"spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": ",".join(IN_SPARK_ALREADY)}
-    return conf | _own(settings)
+    return conf | jars_conf(settings, packages) | _own(settings)
 
 
 def _own(settings: Settings) -> dict[str, str]:
@@ -108,10 +94,10 @@ def _own(settings: Settings) -> dict[str, str]:
     return settings.spark_conf
 
 
-def session_conf(settings: Settings) -> dict[str, str]:
+def session_conf(settings: Settings, packages: Sequence[str] = ()) -> dict[str, str]:
     """What a session needs: the whole driver's, or, on a server, only what a client may set there."""
     if not settings.spark_remote:
-        return driver_conf(settings)
+        return driver_conf(settings, packages)
     fixed = ("spark.sql.extensions", "spark.sql.catalog.")
     mine = {k: v for k, v in (ALWAYS | _own(settings)).items() if k.startswith("spark.sql.") and not k.startswith(fixed)}
     return {"spark.remote": settings.spark_remote} | mine

@@ -1,6 +1,6 @@
 """The Spark session of a Dagster run: dagster-pyspark's lazy resource, with a plan's own Spark settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -39,8 +39,8 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = None
 
 
-def spark_resource(settings: Settings) -> SparkResource:
-    return SparkResource(spark_config=session_conf(settings))
+def spark_resource(settings: Settings, packages: Sequence[str] = ()) -> SparkResource:
+    return SparkResource(spark_config=session_conf(settings, packages))
 
 
 def for_each_run(spark: SparkResource) -> ResourceDefinition:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from backfill_assets.lake.engine import LOOPBACK, TOKEN_VARIABLE, Engine, engine_command, spark_home
@@ -17,8 +18,10 @@ ORCHESTRATION = "backfill_assets.orchestration"
 USE_ENGINE = ("engine", "run-starter", "code-server")
 
 
-def children_of(settings: Settings, port: int, engine: Engine | None, sockets: Path) -> dict[str, Child]:
-    """The servers by name: code-server, webserver, daemon, run-starter, and engine if there is one."""
+def children_of(
+    settings: Settings, port: int, engine: Engine | None, sockets: Path, packages: Sequence[str] = ()
+) -> dict[str, Child]:
+    """The servers by name: code-server, webserver, daemon, run-starter, and engine, with `packages`, if there is one."""
     env = environment(settings) | {
         "BACKFILL_DAGSTER_URL": f"http://127.0.0.1:{port}",
         RUN_STARTER_VARIABLE: str(sockets / "run-starter"),
@@ -36,7 +39,7 @@ def children_of(settings: Settings, port: int, engine: Engine | None, sockets: P
     # By its path, so that it does not import this package, which each run imports as it is on disk.
     commands["run-starter"] = [sys.executable, "-P", str(RUN_STARTER), env[RUN_STARTER_VARIABLE]]
     if engine:
-        commands["engine"] = engine_command(settings, engine, settings.home / "engine")
+        commands["engine"] = engine_command(settings, engine, settings.home / "engine", packages)
     others = {name: value for name, value in env.items() if name != TOKEN_VARIABLE}
     # The engine writes its scratch files into its working directory.
     return {

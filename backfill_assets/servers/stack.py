@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,8 +125,11 @@ class Servers:
 
 
 @contextmanager
-def servers_on(settings: Settings, port: int | None = None, log: Callable[[str], None] = print) -> Iterator[Servers]:
-    """Webserver, daemon and engine on this lake, ready to use; stopped when the block is left, also by an error."""
+def servers_on(
+    settings: Settings, port: int | None = None, log: Callable[[str], None] = print, packages: Sequence[str] = ()
+) -> Iterator[Servers]:
+    """Webserver, daemon and engine, with `packages`, on this lake, ready to use; stopped when the block is left, also by an
+    error."""
     # A socket's path may have about a hundred characters, and a home's has more; the folder is open to its owner only.
     with only_servers(settings, log), tempfile.TemporaryDirectory(prefix="backfill-") as sockets:
         if port and is_taken(port):
@@ -135,7 +138,7 @@ def servers_on(settings: Settings, port: int | None = None, log: Callable[[str],
                 f"{free_port()}"
             )
         prepare(settings)
-        servers = servers_of(settings, port or free_port(), log, Path(sockets))
+        servers = servers_of(settings, port or free_port(), log, Path(sockets), packages)
         try:
             servers.start()
             yield servers
@@ -144,11 +147,13 @@ def servers_on(settings: Settings, port: int | None = None, log: Callable[[str],
                 servers.stop()
 
 
-def servers_of(settings: Settings, port: int, log: Callable[[str], None], sockets: Path) -> Servers:
+def servers_of(
+    settings: Settings, port: int, log: Callable[[str], None], sockets: Path, packages: Sequence[str] = ()
+) -> Servers:
     """The servers that these settings need, not started. The code server and the run starter listen in the folder `sockets`."""
     # With a Spark Connect server of the user's own, or a driver in each run, no engine is needed.
     engine = None if settings.spark_remote or settings.spark_master else Engine(free_port())
-    return Servers(settings, port, engine, children_of(settings, port, engine, sockets), sockets, log)
+    return Servers(settings, port, engine, children_of(settings, port, engine, sockets, packages), sockets, log)
 
 
 def _ended(child: Child) -> str:

@@ -49,6 +49,10 @@ class Source(Protocol):
     """Deliveries by day. What a method answers about a day depends on the delivery of that day alone.
 
     A class with these methods is a source: an entry of `reads` in `@table`. Its code is part of the table's code version.
+
+    One whose rows Spark reads by packages of its own has `packages` too, their Maven coordinates ("group:artifact:version"):
+    the engine is started with those of all the project's sources. It asks Spark for rows within `needing(self.packages)` of
+    lake/jars.py, which says what to do about an engine that was not.
     """
 
     @property
