@@ -5,10 +5,12 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -43,7 +45,7 @@ class Reports:
     def landing(self) -> Path:
         return self.root / "landing"
 
-    @property
+    @cached_property
     def workspace(self) -> Workspace:
         lake = str(self.root / "lake")
         settings = read_settings(lake=lake, landing=self.landing)
@@ -76,9 +78,26 @@ class Reports:
             changed[table.name] = [build.day for build in built if build.outcome == "accepted"]
         return changed
 
+    def files(self, name: str) -> dict[date, set[str]]:
+        """The data files of each day of a table, as its Delta log has them."""
+        if not DeltaTable.is_deltatable(self.workspace.lake.path(name)):
+            return {}
+        of_day: dict[date, set[str]] = {}
+        for file in pa.table(DeltaTable(self.workspace.lake.path(name)).get_add_actions(flatten=True)).to_pylist():
+            of_day.setdefault(file["partition.report_day"], set()).add(file["path"])
+        return of_day
+
+    def fingerprints(self, name: str) -> dict[date, str]:
+        return {day: build.fingerprint for (_, day), build in self.workspace.lake.latest({name: None}).accepted.items()}
+
     def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
         """These columns of a table, read without the code under test, in order."""
         return rows_of(self.workspace.lake.path(name), columns)
+
+    def every_row(self, name: str) -> list[tuple[Any, ...]]:
+        return rows_of(
+            self.workspace.lake.path(name), [each.name for each in DeltaTable(self.workspace.lake.path(name)).schema().fields]
+        )
 
 
 def rows_of(folder: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:

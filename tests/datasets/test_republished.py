@@ -15,6 +15,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
+from tests.datasets.replay import shuffled
 from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
 
 # Beside the repository, for those who develop it: the sample is a part of it.
@@ -61,11 +62,14 @@ def build(reports: Reports, builds: Latest, table: str, day: date, number: int) 
     [(SAMPLE, 44, Calendar(sample.FIRST_DAY, sample.LAST_DAY)), (PUBLISHED, 199, Calendar(FIRST_DAY, LAST_DAY))],
     ids=["the sample", "all of them"],
 )
-def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(tmp_path, folder: Path, states: int, days: Calendar):
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order within a day"])
+def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(
+    tmp_path, folder: Path, states: int, days: Calendar, in_order: bool, seed
+):
     if not folder.exists():
         pytest.skip(f"{folder} is not here: the data beside the repository")
     reports, builds = Reports(tmp_path, days, no_spark), Latest()
-    published = list(versions(folder))
+    published = list(versions(folder)) if in_order else shuffled(list(versions(folder)), seed)
     assert len(published) == states
     for number, version in enumerate(published):
         version.deliver(reports.landing)
