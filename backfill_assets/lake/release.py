@@ -1,6 +1,7 @@
 """A release: which version of every table readers get. A row of the Delta table `_releases`."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -17,6 +18,8 @@ POINTED = "channel"
 RETIRED = "retired"
 # The kind of a release that gives readers of a name another table, and leaves the tables as they were released before.
 SWITCHED = "switch"
+# The kind of a release that publishes a plan, or gives it to another channel.
+PUBLISHED = "publish"
 # The kind of a release of live as it stood, and its tables' own versions.
 LIVE = "live"
 # Releases of these kinds have the tables of the release before them.
@@ -35,7 +38,7 @@ SCHEMA = pa.schema(
         ("retired", pa.string()),  # null in rows from before there was this column
         ("switches", pa.string()),  # as well
         ("recorded", pa.string()),  # as well
-        ("plans", pa.string()),  # as well
+        ("plans", pa.string()),  # as well: then its reason names the plan
     ]
 )
 
@@ -121,10 +124,16 @@ def from_row(row: Mapping[str, Any]) -> Release:
     }
     channels, switches = json.loads(row["channels"]), json.loads(row.get("switches") or "{}")
     recorded = {name: datetime.fromisoformat(at) for name, at in json.loads(row.get("recorded") or "{}").items()}
-    plans = tuple(json.loads(row.get("plans") or "[]"))
+    plans = tuple(json.loads(row["plans"])) if row.get("plans") is not None else _plans_in(row["kind"], row["reason"])
     return Release(
         **known, tables=tables, channels=channels, retired=retired, switches=switches, recorded=recorded, plans=plans
     )
+
+
+def _plans_in(kind: str, reason: str) -> tuple[str, ...]:
+    """The plan whose publication a release is that was added before there was a column for it: its reason names it first."""
+    named = re.match(r"plan (\w+)", reason) if kind == PUBLISHED else None
+    return named.groups() if named else ()
 
 
 def _ranges(retired: Mapping[int, date]) -> list[tuple[int, int, str]]:

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from backfill_assets.lake.paths import files_in
-from backfill_assets.lake.release import SCHEMA
+from backfill_assets.lake.release import SCHEMA, from_row
 
 # Whether a file is of interest, by the lowest and the highest number in it.
 Wanted = Callable[[int, int], bool]
@@ -42,8 +42,9 @@ class ReleaseFiles:
 
     def with_plan(self, plan: str) -> int:
         """The number of the release that published a plan; 0 if there is none."""
-        rows = self._rows(lambda _, __: True, pc.match_substring(pc.field("plans"), f'"{plan}"'))
-        return min((row["number"] for row in rows), default=0)
+        named = pc.match_substring(pc.field("plans"), f'"{plan}"') | pc.match_substring(pc.field("reason"), plan)
+        rows = self._rows(lambda _, __: True, named)
+        return min((row["number"] for row in rows if plan in from_row(row).plans), default=0)
 
     def _rows(self, wanted: Wanted, condition: ds.Expression) -> list[dict[str, Any]]:
         paths = [path for path, low, high in self._files if wanted(low, high)]
