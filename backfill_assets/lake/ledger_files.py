@@ -72,6 +72,11 @@ class LedgerFiles:
             built |= {(name, day) for day in self.rows(["day"], {name: None}, after=at)["day"].to_pylist()}
         return built
 
+    def plans_after(self, since: Mapping[str, datetime]) -> set[str]:
+        """The plans with which a build of these tables was recorded later than the time of its table."""
+        plans = (self.rows(["plan"], {name: None}, after=at)["plan"].to_pylist() for name, at in since.items())
+        return {plan for of_table in plans for plan in of_table if plan}
+
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
         """Of each table, the newest version that a build is recorded with, and the latest time of any."""
         names = list(dict.fromkeys(tables))

@@ -76,11 +76,12 @@ def lagging(root: str, newest: Release | None) -> list[str]:
     return [name for name in following(root, newest) if newest and not _is_at_newest(root, newest, numbers[name])]
 
 
-def plans_missing(root: str, newest: Release | None, channel: str) -> tuple[str, ...]:
-    """The plans of which live has rows, and which came with a later release than the one that readers of `channel` get; of a
-    new channel, as of `stable`."""
+def plans_missing(root: str, newest: Release | None, channel: str, given: Release | None = None) -> tuple[str, ...]:
+    """The plans of which live, or the release that is `given`, has rows, and which came with a later release than the one that
+    readers of `channel` get; of a new channel, as of `stable`."""
     later = Releases(root).all(after=_number(newest, channel))
-    return tuple(plan for plan in dict.fromkeys(plan for each in later for plan in each.plans) if is_in_live(root, plan))
+    named = dict.fromkeys(plan for each in later if not given or each.number <= given.number for plan in each.plans)
+    return tuple(plan for plan in named if is_in_live(root, plan, given))
 
 
 def came_with(root: str, plan: str) -> int:
@@ -96,13 +97,14 @@ def refuse_others(
     newest: Release | None,
     together_with: Collection[str] = (),
     *,
+    given: Release | None = None,
     nothing: str = NOT_PUBLISHED,
 ) -> list[str]:
-    """The plans of `together_with` that readers of `channel` get along with `plan`.
+    """The plans of `together_with` that readers of `channel` get along with `plan`, who are given live, or a release.
 
     Guarded if they would get still others, or what a person has pointed them back from. `nothing`: what was not done.
     """
-    number, missing = _number(newest, channel), [each for each in plans_missing(root, newest, channel) if each != plan]
+    number, missing = _number(newest, channel), [p for p in plans_missing(root, newest, channel, given) if p != plan]
     others = [each for each in missing if each not in together_with]
     if newest and channel in newest.channels and not _is_at_newest(root, newest, number):
         pointed = _pointed_back(root, channel, number)
@@ -114,6 +116,11 @@ def refuse_others(
                 f"`backfill rollback --release {last} --channel {channel}`. If the plan mends it, publish it to {other} first "
                 f"(`backfill publish {plan} --channel {other}`), then point them at the release of that."
             )
+    if others and given and not any(is_in_live(root, each) for each in others):
+        raise Guarded(
+            f"Release {given.number}, which readers of {channel} would get, has rows of plan {', '.join(others)}, and live "
+            f"has none any more, and cannot be released yet: `backfill status` says why. {nothing} Publish again then."
+        )
     if others:
         named = " ".join(f"--with {each}" for each in others)
         raise Guarded(

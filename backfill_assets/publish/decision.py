@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.writers import writers
 
 
 class Kind(StrEnum):
@@ -54,15 +55,16 @@ def decide(
     changed = [n for n, build in enumerate(builds) if build.plan == plan_id and build.outcome == "accepted"]
     if not changed:
         return _recorded_again(builds, plan_id)
-    of_plan, now = builds[changed[-1]], builds[-1]
+    of_plan, now, wrote = builds[changed[-1]], builds[-1], writers(builds)
     # What others built between two of the plan's builds is not lost; that they found the plan's own rows is no build of theirs.
-    written, others = _others(builds, changed[-1], {plan_id, *undone})
-    if not others:
-        written, others = _others(builds, changed[-1], {plan_id})
-    if not others:
+    for plans in ({plan_id, *undone}, {plan_id}):
+        others = [n for n in range(changed[-1]) if builds[n].plan not in plans and wrote[n].plan not in plans]
+        if others:
+            break
+    else:
         return Decision(Kind.FIRST_BUILT)
-    before = builds[others[-1]]
-    first = next(build for build in builds[others[-1] + 1 :] if build.files_of in written)
+    before, since = builds[others[-1]], range(others[-1] + 1, len(builds))
+    first = next(builds[n] for n in since if wrote[n].plan in plans)
     version = max(first.delta_version - 1, before.delta_version)
     if now.fingerprint == before.fingerprint and not rewritten_by_others:
         return Decision(Kind.RESTORED)
@@ -71,12 +73,6 @@ def decide(
     if why and not force:
         return Decision(Kind.CONFLICT, why=why, by_others=bool(built_since))
     return Decision(Kind.RESTORE, before, version=version)
-
-
-def _others(builds: Sequence[Build], end: int, plans: Collection[str]) -> tuple[set[str | int], list[int]]:
-    """The files that `plans` have written, and which builds before `end` are neither theirs nor have their files."""
-    written = {build.files_of for build in builds if build.plan in plans and build.outcome == "accepted"}
-    return written, [n for n in range(end) if builds[n].plan not in plans and builds[n].files_of not in written]
 
 
 def _recorded_again(builds: Sequence[Build], plan_id: str) -> Decision | None:

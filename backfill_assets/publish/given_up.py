@@ -10,6 +10,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import AUDITS
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import CLOSED, PLANNED, Plans
+from backfill_assets.publish.in_live import written_by
 from backfill_assets.publish.live import LiveState
 from backfill_assets.workspace import Workspace
 
@@ -19,18 +20,21 @@ COLUMNS = ("table", "day", "outcome", "run", "plan", "at")
 
 
 def given_up(workspace: Workspace, state: LiveState, builds: Latest) -> Iterator[str]:
-    """Of each such plan that has rows in live since the last release, how it ended, and the commands that lead on.
+    """Of each such plan of which live has rows that it wrote since the last release, how it ended, and the commands that lead
+    on. `builds`: the latest of what was built since, also what a crash left out of the ledger.
 
-    `builds`: the latest of what was built since. A plan that cannot be read is passed over, as one that cannot be run either.
+    A plan that cannot be read is passed over, as one that cannot be run either.
     """
     plans, root = Plans(workspace.lake.root), workspace.lake.root
-    accepted = (build for build in builds.accepted.values() if build.plan and build.at > state.since(build.table))
-    for plan_id in sorted({build.plan for build in accepted} - set(state.plans)):
+    recorded = Ledger(root).files().plans_after({name: state.since(name) for name in workspace.names})
+    for plan_id in sorted({*recorded, *(build.plan for build in builds.accepted.values())} - {"", *state.plans}):
         try:
             plan, ended = plans.read(plan_id), plans.state(plan_id)
         except UsageError:
             continue
         if plan.is_shadow or ended in (*CLOSED, PLANNED, "done"):
+            continue
+        if not any(build.at > state.since(build.table) for build in written_by(root, plan)):
             continue
         if unbuilt := _unbuilt(plan, Ledger(root)):
             yield (

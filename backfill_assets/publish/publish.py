@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_assets.lake.locks import writing
-from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
@@ -80,7 +79,7 @@ class Publication:
                 plans.note(self.plan.id, PUBLISHED, now(), who=self.who, reason=self.reason, release=released)
             if plans.state(self.plan.id) == PUBLISHED:
                 delete_shadow(self.workspace.lake.root, self.plan.id)
-                release = self._point(channel, allow_breaking=allow_breaking)
+                release = point_to_plan(self.plan, self.workspace, channel, self._by, runs, allow_breaking=allow_breaking)
                 builds = recorded_by(PUBLISH, self.plan, self.workspace) if finishing else ()
                 return Published.of(builds, release, self.workspace)
             self._refuse_others(channel)
@@ -122,9 +121,6 @@ class Publication:
         """Release what live has without the plan: readers of other channels get it, and not the plan with it."""
         if live.changed and self.plan.id not in live.half_published:
             release_live(self.workspace, who=self.who, runs=runs)
-
-    def _point(self, channel: str, *, allow_breaking: bool) -> Release:
-        return point_to_plan(self.plan, self.workspace, channel, self._by, allow_breaking=allow_breaking)
 
     @property
     def _by(self) -> By:

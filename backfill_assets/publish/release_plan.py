@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from backfill_assets.errors import Conflict, Guarded
-from backfill_assets.lake.release import STABLE, Release
+from backfill_assets.lake.release import PUBLISHED, STABLE, Release
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import came_with, following, refuse_others
 from backfill_assets.publish.live import live_state, live_tables
 from backfill_assets.publish.may_publish import refuse_breaking, refuse_unreleased
-from backfill_assets.publish.published import PUBLISH
 from backfill_assets.publish.reasons import Runs, no_runs
+from backfill_assets.publish.release_live import release_live
 from backfill_assets.workspace import Workspace
 
 ATTEMPTS = 20
@@ -55,7 +55,7 @@ def release_plan(
                 continue
             why, recorded, plans = by.of(plan, given), state.recorded, [plan.id]
             return releases.add(
-                newest, tables, kind=PUBLISH, who=by.who, reason=why, channels=moved, recorded=recorded, plans=plans
+                newest, tables, kind=PUBLISHED, who=by.who, reason=why, channels=moved, recorded=recorded, plans=plans
             )
         except Conflict:
             continue
@@ -65,17 +65,22 @@ def release_plan(
     )
 
 
-def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, allow_breaking: bool = False) -> Release:
-    """Give the readers of `channel` the newest release that those of another one get: it has the plan, and was released.
+def point_to_plan(
+    plan: Plan, workspace: Workspace, channel: str, by: By, runs: Runs = no_runs, *, allow_breaking: bool = False
+) -> Release:
+    """Give the readers of `channel` the newest release that those of another one get: it has the plan, and was released. What
+    live has besides, those of the others get first, if it can be released.
 
     Readers who have the plan already keep what they get. Guarded if no readers get the plan any more, and as
     `refuse_others` and, unless `allow_breaking`, `refuse_breaking`.
     """
     releases = Releases(workspace.lake.root)
     newest, with_plan = releases.newest(), came_with(releases.root, plan.id)
+    if newest and newest.channels.get(channel, -1) < with_plan:
+        release_live(workspace, who=by.who, runs=runs)
+        newest = releases.newest()
     if newest and newest.channels.get(channel, -1) >= with_plan:
         return replace(releases.get(newest.channels[channel]), channels=newest.channels)
-    why = by.of(plan, refuse_others(releases.root, plan.id, channel, newest, by.together_with))
     number = max(newest.channels.values(), default=0) if newest else 0
     if newest is None or number < with_plan:
         raise Guarded(
@@ -84,6 +89,7 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, all
             f"those of {channel}."
         )
     source = releases.get(number)
+    why = by.of(plan, refuse_others(releases.root, plan.id, channel, newest, by.together_with, given=source))
     if not allow_breaking:
         known = source.tables
         refuse_breaking(
@@ -101,7 +107,7 @@ def point_to_plan(plan: Plan, workspace: Workspace, channel: str, by: By, *, all
             "them that release as it is."
         )
     recorded = newest.recorded
-    return releases.add(newest, source.tables, kind=PUBLISH, who=by.who, reason=why, channels=[channel], recorded=recorded)
+    return releases.add(newest, source.tables, kind=PUBLISHED, who=by.who, reason=why, channels=[channel], recorded=recorded)
 
 
 def left_with_plan(plan: Plan, workspace: Workspace) -> str:

@@ -88,3 +88,19 @@ def test_a_plan_that_has_built_all_its_days_or_none_withholds_nothing(site):
     for table in (A.name, B.name):
         site.write({D1: 5}, table=table, plan=plan.id)
     assert isinstance(decide(site), Released)
+
+
+def test_rows_that_a_night_finds_as_a_plan_wrote_them_are_still_half_of_that_plan(site):
+    half_built(site, "cancelled")
+    site.write({D1: 5})
+    assert isinstance(decide(site), Withheld)
+    assert released(site) == released(site, B.name) == RELEASED
+
+
+def test_a_plan_that_has_found_all_rows_as_they_were_keeps_nothing_from_readers(site):
+    plan = site.plan({A.name: [D1], B.name: [D1]})
+    site.write({D1: RELEASED[D1]}, plan=plan.id)
+    site.plans.note(plan.id, "cancelled", NOW, who="ada")
+    site.write({D3: 9})
+    assert isinstance(decide(site), Released)
+    assert released(site) == RELEASED | {D3: 9}
