@@ -4,7 +4,7 @@ EXAMPLES = {
     "project": "my_module",
     "home": "/data/backfill",
     "lake": "/data/lake or s3a://bucket/lake",
-    "landing": "/data/landing",
+    "landing": "/data/landing or s3://bucket/landing",
     "first_day": "2019-08-15",
     "last_day": "2019-10-13",
     "days_per_run": "100",

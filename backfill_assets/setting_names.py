@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from backfill_assets.nearest import nearest
 from backfill_assets.setting_examples import EXAMPLES
 
 PREFIX = "BACKFILL_"
+STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/]+")
 # A value of these may hold a password, a token or a key: no message shows it.
-MAY_BE_SECRET = frozenset({"lake", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts"})
+MAY_BE_SECRET = frozenset({"lake", "landing", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts"})
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
@@ -58,10 +60,19 @@ def from_json(value: Any) -> Any:
         raise ValueError("it is not JSON") from None
 
 
-def has_password(address: str) -> bool:
-    """Whether an address, such as that of an object store, has a user with a password in it."""
+def without_password(address: str) -> str:
+    """A path or an address itself; ValueError for one of an object store that has a user with a password in it."""
     user, at, _ = address.partition("://")[2].partition("/")[0].rpartition("@")
-    return bool(at) and ":" in user
+    if at and ":" in user:
+        raise ValueError("its address has a password, which logs and the UI would show: set the store's own variables")
+    return address
+
+
+def readable(landing: str) -> str:
+    """A path or an address itself; ValueError for one of a store that is not read."""
+    if "://" in landing and not STORE.match(landing):
+        raise ValueError("no such store is read: it begins with s3://, gs:// or abfs://, and names a bucket")
+    return landing
 
 
 def host_of(remote: str) -> str:

@@ -20,7 +20,16 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
-from backfill_assets.setting_names import from_json, has_password, parsable, refuse_file, refuse_unknown, secrets_in, sentence
+from backfill_assets.setting_names import (
+    from_json,
+    parsable,
+    readable,
+    refuse_file,
+    refuse_unknown,
+    secrets_in,
+    sentence,
+    without_password,
+)
 
 # In the home: settings that go with it, such as the calendar of a demo. The environment and .env go before it.
 REMEMBERED = "settings.env"
@@ -36,8 +45,8 @@ class Settings(BaseSettings):
 
     project: str = Field(default=BUNDLED, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
     home: Path = Path()
-    lake: str = ""
-    landing: Path = Path()
+    lake: Annotated[str, AfterValidator(without_password)] = ""
+    landing: Annotated[str, AfterValidator(without_password), AfterValidator(readable)] = ""
     first_day: date | None = None
     last_day: date | None = None
     # One run of many days is several times faster than many runs (README, "How fast"); the plan cuts chunks.
@@ -54,7 +63,6 @@ class Settings(BaseSettings):
     nightly_cron: str = "30 1 * * *"
     # Rows that arrive after the watermark make days of the horizon outdated; else somebody has to plan them.
     nightly_late_rows: bool = True
-
     # Days that no plan may rebuild: closed books, days somebody signed.
     protected_days: str = ""
     ask_above_days: int = Field(default=100, ge=0)  # a quarter of data: more is seldom rebuilt without thinking
@@ -91,19 +99,17 @@ class Settings(BaseSettings):
         values = {name: value for name, value in values.items() if value != ""}
         folder, project = project_at(values.pop("start", None) or Path.cwd())
         home = _absolute(folder, values.get("home", ".backfill"))
-        lake = str(values.get("lake", home / "lake"))
+        lake, landing = str(values.get("lake", home / "lake")), str(values.get("landing", home / "landing"))
         paths = {
             "home": home,
             "lake": lake if "://" in lake else str(_absolute(folder, lake)),
-            "landing": _absolute(folder, values.get("landing", home / "landing")),
+            "landing": landing if "://" in landing else str(_absolute(folder, landing)),
         }
         return {"project": project} | values | paths
 
     @field_validator("lake")
     @classmethod
     def _opens(cls, lake: str) -> str:
-        if has_password(lake):
-            raise ValueError("its address has a password, which logs and the UI would show: set the store's own variables")
         wrong = re.findall(r"%[0-9A-Fa-f]{2}|[\[\]{}^|\\\x00-\x1f]", lake)
         if wrong and "://" not in lake:
             shown = " ".join(each if each.isprintable() else repr(each) for each in sorted(set(wrong)))

@@ -50,7 +50,7 @@ class Workspace:
             )
         if last and last < first:
             raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was started.")
-        area = LandingArea(settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake)
+        area = area_of(settings)
         calendar, agreements = Calendar(first, last), (project.reconciliations, project.consumers)
         return cls(settings, project.tables, calendar, Lake(settings.lake), area, *agreements)
 
@@ -84,6 +84,11 @@ class Workspace:
             self.settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
 
 
+def area_of(settings: Settings) -> LandingArea:
+    """The landing area that the settings name."""
+    return LandingArea.at(settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake)
+
+
 def open_workspace(start: Path | None = None, *, only_reading: bool = False, **given: Any) -> Workspace:
     """The workspace of a command typed in the folder `start` (the working directory, if None). Its home is made, if it can be,
     unless the command is `only_reading`.
@@ -111,4 +116,10 @@ def open_records() -> tuple[Workspace, str]:
         settings = read_settings()
         lake = Lake(settings.lake)
         days = lake.ledger.rows(["day"])["day"].to_pylist() or [today_utc()]
-        return Workspace(settings, (), Calendar(min(days), max(days)), lake, LandingArea(settings.landing)), str(error)
+        return Workspace(
+            settings,
+            (),
+            Calendar(min(days), max(days)),
+            lake,
+            area_of(settings),
+        ), str(error)

@@ -47,7 +47,7 @@ def test_paths_and_dotenv_are_the_projects_wherever_the_command_is_typed(tmp_pat
     below = folder / "notebooks"
     below.mkdir()
     settings = read_settings(below, home="own", landing="")
-    assert (settings.home, settings.landing, settings.price_per_hour) == (folder / "own", folder / "own" / "landing", 2.0)
+    assert (settings.home, settings.landing, settings.price_per_hour) == (folder / "own", str(folder / "own" / "landing"), 2.0)
 
 
 @pytest.mark.parametrize(

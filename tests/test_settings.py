@@ -70,7 +70,7 @@ def test_a_misspelt_setting_is_refused_with_the_one_that_is_meant(where, tmp_pat
 def test_without_a_value_every_place_lies_under_home(tmp_path):
     found = read_settings(home=tmp_path, lake="", landing="")
     assert (found.lake, found.landing, found.dagster_home) == (
-        str(tmp_path / "lake"), tmp_path / "landing", tmp_path / "dagster",
+        str(tmp_path / "lake"), str(tmp_path / "landing"), tmp_path / "dagster",
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_places_are_absolute_paths_without_dots_wherever_a_command_is_typed(tmp_
     (tmp_path / "project" / "below").mkdir()
     found = read_settings(tmp_path / "project" / "below", home="./home", lake="../x/../lake", landing="../deliveries/")
     assert (found.home, found.lake, found.landing) == (
-        tmp_path / "project" / "home", str(tmp_path / "lake"), tmp_path / "deliveries",
+        tmp_path / "project" / "home", str(tmp_path / "lake"), str(tmp_path / "deliveries"),
     )  # fmt: skip
 
 
@@ -91,8 +91,9 @@ def test_a_lake_that_spark_could_not_read_is_refused(tmp_path, name, letters):
     assert f"Delta tables cannot be opened in a folder with {letters} in its path" in str(refused.value)
 
 
-def test_a_lake_may_be_an_object_store():
+def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
     assert read_settings(lake="s3a://bucket/lake").lake == "s3a://bucket/lake"
+    assert read_settings(landing="gs://bucket/landing").landing == "gs://bucket/landing"
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,8 @@ def test_every_setting_has_an_example():
         pytest.param({"spark_conf": "spark.hadoop.fs.s3a.secret.key=S3CRET"}, id="Spark settings that are no JSON"),
         pytest.param({"allowed_hosts": "https://ada:S3CRET@proxy"}, id="a host with a password"),
         pytest.param({"lake": "s3://AKIA:S3CRET@bucket/lake"}, id="a lake with a key"),
+        pytest.param({"landing": "s3://AKIA:S3CRET@bucket/landing"}, id="a landing area with a key"),
+        pytest.param({"landing": "hdfs://S3CRET/landing"}, id="a landing area in a store that is not read"),
     ],
 )
 def test_a_value_that_may_be_secret_is_refused_without_being_shown(given):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -27,7 +28,7 @@ from backfill_assets.pyproject import BUNDLED
 from backfill_assets.rebuild.start import rebuild_of
 from backfill_assets.servers.child import USUAL_PORT, is_taken
 from backfill_assets.servers.stack import Servers, servers_on
-from backfill_assets.settings import REMEMBERED, read_settings, remember
+from backfill_assets.settings import REMEMBERED, Settings, read_settings, remember
 from backfill_assets.workspace import Workspace, open_workspace
 
 # The daemon closes a backfill at its next look after the last run has ended.
@@ -40,7 +41,7 @@ def run(*, days: str, port: int | None, exit_when_built: bool) -> int:
     workspace = workspace_for(days)
     settings = workspace.settings
     selected = workspace.calendar.select(days) if days else workspace.calendar.days()
-    copied = deliver(settings.landing)
+    copied = deliver(folder_of(settings))
     console.print(f"{copied} file(s) of the sample delivered to {settings.landing}. Starting the servers ...")
     with interrupted_by_signals(), servers_on(settings, port or usual_port(), console.print) as servers:
         remember_calendar(workspace)
@@ -57,6 +58,15 @@ def run(*, days: str, port: int | None, exit_when_built: bool) -> int:
             console.print("Stopped. What was committed stays; `backfill demo` again builds what is missing.")
             return 1
     return 0 if complete else 1
+
+
+def folder_of(settings: Settings) -> Path:
+    """The folder that the sample is delivered to. UsageError if the landing area is in an object store."""
+    if "://" in settings.landing:
+        raise UsageError(
+            f"The sample is copied into a folder, not to {settings.landing}. Nothing was started. Unset BACKFILL_LANDING."
+        )
+    return Path(settings.landing)
 
 
 def await_closed(dagster: Dagster) -> None:

@@ -19,7 +19,7 @@ from backfill_assets.servers.home import dagster_home
 from backfill_assets.servers.listening import is_private
 from backfill_assets.setting_names import host_of
 from backfill_assets.settings import REMEMBERED, Settings, read_settings
-from backfill_assets.workspace import Workspace, open_workspace
+from backfill_assets.workspace import Workspace, area_of, open_workspace
 
 GIB = 2**30
 # The sample's lake takes 60 MB; below 1 GiB Spark's scratch files do not fit, below 5 GiB not those of much more data.
@@ -170,6 +170,9 @@ def lake(settings: Settings) -> Finding:
 
 
 def landing(settings: Settings) -> Finding:
-    if settings.landing.is_dir() and any(settings.landing.iterdir()):
-        return Finding("ok", "landing", str(settings.landing))
+    tree = area_of(settings).tree("")
+    if tree.fault:
+        return Finding("FAIL", "landing", f"{settings.landing} {tree.fault}", "set BACKFILL_LANDING, or the store's variables")
+    if tree.entries(tree.top):
+        return Finding("ok", "landing", settings.landing)
     return Finding("warn", "landing", f"{settings.landing} is empty", "set BACKFILL_LANDING, or type `backfill demo`")

@@ -45,12 +45,12 @@ def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
     with chdir(folder), interrupted_by_signals():
         settings = read_settings()
         if story.project == sample.__package__:
-            sample.deliver(settings.landing)
+            sample.deliver(Path(settings.landing))
         console.print("Starting the servers ...")
         with servers_on(settings, port or usual_port(), console.print) as servers:
             console.print(f"Dagster: {servers.dagster.url}")
             try:
-                whole = play(story, console, Plans(settings.lake), settings.landing, run_typed)
+                whole = play(story, console, Plans(settings.lake), Path(settings.landing), run_typed)
                 console.print(f"\n{time.monotonic() - started:.0f} s in all.")
                 if exit_when_played:
                     await_closed(servers.dagster)

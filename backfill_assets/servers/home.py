@@ -42,7 +42,8 @@ def prepare(settings: Settings) -> Path:
     if not target.exists() or ours:
         shutil.copyfile(DAGSTER_YAML, target)
         shutil.copyfile(DAGSTER_YAML, written)
-    settings.landing.mkdir(parents=True, exist_ok=True)
+    if "://" not in settings.landing:
+        Path(settings.landing).mkdir(parents=True, exist_ok=True)
     _make_databases(settings, home)
     return home
 

@@ -1,13 +1,15 @@
 """Archives: large files that cover many days, taken in once (`take_in`), beside the deliveries that arrive day by day."""
 
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 from backfill_assets.sources.delivery import name_in
+from backfill_assets.sources.files import Entry
+from backfill_assets.sources.folders import globbed
 from backfill_assets.sources.formats import JSON_LINES, Format
 from backfill_assets.sources.protocol import LandingArea
 
@@ -56,39 +58,35 @@ class Archive:
         """How archives are split: taken in otherwise, they are taken in again."""
         return repr((self.day, self.day_formats, self.format, self.first_day))
 
-    def listed(self, area: LandingArea) -> dict[str, Path]:
+    def listed(self, area: LandingArea) -> dict[str, Entry]:
         """The archives that lie there, by their names in `source_file`; not those that may not be touched any more."""
-        return {name: path for name, path in self._matched(area).items() if not self._is_late(path)}
+        return {name: file for name, file in self._matched(area).items() if not self._is_late(area, file)}
 
     def late(self, area: LandingArea) -> list[str]:
         """The archives that were modified too late to be taken in."""
-        return [name for name, path in self._matched(area).items() if self._is_late(path)]
+        return [name for name, file in self._matched(area).items() if self._is_late(area, file)]
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """The other files in the folder, and those that were modified too late."""
-        matched = {*self.listed(area).values()}
-        files = [path for path in sorted((area.root / self.name).glob(ANY)) if path.is_file() and path not in matched]
-        return [name_in(area, path) for path in files if not path.name.startswith(("_", "."))]
+        listed = self.listed(area)
+        return [name for name in self._files(area, [ANY]) if name not in listed]
 
-    def _matched(self, area: LandingArea) -> dict[str, Path]:
-        folder, endings = area.root / self.name, self.format.endings
-        paths = {path for pattern in self.files for path in folder.glob(pattern) if path.name.endswith(endings)}
-        return {
-            name_in(area, path): path
-            for path in sorted(paths)
-            # Uploads under way, and markers.
-            if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts) and path.is_file()
-        }
+    def _matched(self, area: LandingArea) -> dict[str, Entry]:
+        return {name: file for name, file in self._files(area, self.files).items() if name.endswith(self.format.endings)}
 
-    def _is_late(self, path: Path) -> bool:
+    def _files(self, area: LandingArea, patterns: Sequence[str]) -> dict[str, Entry]:
+        tree = area.tree(self.name)
+        files = {os.fspath(file): file for pattern in patterns for file in globbed(tree, tree.top, pattern.split("/"))}
+        return {name_in(area, files[path]): files[path] for path in sorted(files) if stamp_of(area, files[path])}
+
+    def _is_late(self, area: LandingArea, file: Entry) -> bool:
         with suppress(OSError):  # reading it says why
-            return self.modified_before is not None and path.stat().st_mtime >= self.modified_before.timestamp()
+            return self.modified_before is not None and area.files.state(file).modified >= self.modified_before.timestamp()
         return False
 
 
-def stamp_of(path: Path) -> str:
-    """The size and the times of a file: while they stay the same, its contents count as unchanged. "" for one that is gone."""
+def stamp_of(area: LandingArea, file: Entry) -> str:
+    """The text of a file's state as it was listed; "" for what is no file, or a link to none."""
     with suppress(OSError):
-        state = path.stat()
-        return f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
+        return area.files.state(file).text
     return ""

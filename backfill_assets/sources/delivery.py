@@ -5,17 +5,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.fields import Field, Header, fault_of, header_of
+from backfill_assets.sources.files import Entry, Files
 from backfill_assets.sources.formats import Format
 from backfill_assets.sources.protocol import Delivery, LandingArea
 
 # Of files that are not deliveries.
 NAMED = 3
-Contents = Mapping[Path, FileContents]
+Contents = Mapping[Entry, FileContents]
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Waits:
     settled: float = 0.0
     marker: str = ""
 
-    def unfinished(self, files: Contents, now: float) -> tuple[Path, str] | None:
+    def unfinished(self, files: Contents, now: float, lying: Files) -> tuple[Entry, str] | None:
         """A file that may not be complete, and why; None if all are."""
         for file, contents in files.items():
-            if self.marker and not file.with_name(self.marker).exists():
+            if self.marker and not lying.has_beside(file, self.marker):
                 return file, f"has no {self.marker} beside it yet"
             age = now - int(contents.stamp.split()[1]) / 1e9 if contents.stamp else self.settled
             if 0 <= age < self.settled:
@@ -41,7 +41,7 @@ def delivery_of(
     area: LandingArea,
     day: date,
     files: Contents,
-    others: Sequence[Path],
+    others: Sequence[Entry],
     *,
     form: Format,
     fields: Sequence[Field],
@@ -51,8 +51,8 @@ def delivery_of(
     """The delivery of a day's `files`; `others` are the day's files that are not read."""
     unread = [name_in(area, path) for path in others]
     if not files:
-        return NotDelivered(f"no source for {day} in {area.root}{f': {not_read(unread, form)}' if unread else ''}")
-    if unfinished := waits.unfinished(files, area.clock()):
+        return NotDelivered(f"no source for {day} in {area.place()}{f': {not_read(unread, form)}' if unread else ''}")
+    if unfinished := waits.unfinished(files, area.clock(), area.files):
         file, why = unfinished
         return StillWritten(f"the source for {day} is still being written: {name_in(area, file)} {why}")
     names = {name_in(area, file): each for file, each in files.items()}
@@ -67,9 +67,9 @@ def delivery_of(
     return Delivery(fingerprint, counts, stamp, unread, undeclared, fewest)
 
 
-def name_in(area: LandingArea, path: Path) -> str:
+def name_in(area: LandingArea, path: Entry) -> str:
     """A file's name in messages and in `source_file`: relative to the landing area. Bytes that are not UTF-8 are escaped."""
-    name = str(path).removeprefix(f"{area.root}{os.sep}")  # `relative_to` takes most of the time of a look at many files
+    name = os.fspath(path).removeprefix(f"{area.root}{os.sep}")  # `relative_to` takes most of the time of a look at many files
     return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 
@@ -82,14 +82,10 @@ def _header(contents: FileContents, form: Format, fields: Sequence[Field]) -> He
     return header_of(form.names(contents.header), fields)
 
 
-def _fault(area: LandingArea, file: Path, contents: FileContents, form: Format, fields: Sequence[Field]) -> str:
+def _fault(area: LandingArea, file: Entry, contents: FileContents, form: Format, fields: Sequence[Field]) -> str:
     """Why a file cannot be used; "" if it can."""
-    if ":" in file.name:
-        return "has a colon in its name, with which Spark cannot read it. Rename it"
-    if not str(file).isascii() and any(
-        "\udc80" <= letter <= "\udcff" for letter in str(file)
-    ):  # how Python holds bytes of other encodings
-        return "has a name that is not UTF-8. Rename it"
+    if unreadable := area.files.unreadable(os.fspath(file)):
+        return unreadable
     if contents.longest_line > area.max_line_bytes:
         return f"has a line of {contents.longest_line} bytes, more than BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
     return contents.fault or (fault_of(_header(contents, form, fields), fields) if contents.header else "")

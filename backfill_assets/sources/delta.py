@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -74,7 +73,7 @@ class DeltaSource:
         return rows.where(arrival_day.isin(list(days))).select(arrival_day.alias("arrival_day"), "*")
 
     def _place(self, area: LandingArea) -> str:
-        return self.path if "://" in self.path else str(Path(area.root, self.path or self.name))
+        return self.path if "://" in self.path or self.path.startswith("/") else area.place(self.path or self.name)
 
     def _opened(self, area: LandingArea) -> DeltaTable:
         place = self._place(area)

@@ -6,17 +6,19 @@ files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that begin with _ or .
 
 import os
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import SourceError
+from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.delivery import Contents, Waits, delivery_of, name_in, not_read
 from backfill_assets.sources.fields import Field, eras, refuse_unusable_fields
-from backfill_assets.sources.folders import FilesByDay, cannot_be_listed, files_by_day, unmatched
+from backfill_assets.sources.files import Entry
+from backfill_assets.sources.folders import FilesByDay, begins, cannot_be_listed, files_by_day, unmatched
 from backfill_assets.sources.formats import JSON_LINES, Format, JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
@@ -82,13 +84,15 @@ class Landing:
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash; and what
         of them is not read."""
-        delivery = self.delivered(area, [day])[day]
+        files, others = self._listed(area, [day])
+        contents = self._contents(area, files)[day]
+        delivery = self._delivery(area, day, contents, others[day])
         if isinstance(delivery, SourceError):
             raise delivery
         return [
             *(
                 f"{name_in(area, file)}, {each.size} bytes, {each.lines} lines, {each.content[:12]}"
-                for file, each in self._usable(area, [day])[day].items()
+                for file, each in contents.items()
             ),
             *([not_read(delivery.unread, self.format)] if delivery.unread else []),
             *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
@@ -100,20 +104,30 @@ class Landing:
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The rows of `days` as they are delivered."""
-        files = [
-            ReadFile(day, str(path), name_in(area, path), each)
-            for day, of_day in self._usable(area, days).items()
-            for path, each in of_day.items()
-            if each.lines
-        ]
+        files = self._at_hand(
+            area, [(day, *file) for day, of_day in self._usable(area, days).items() for file in of_day.items() if file[1].lines]
+        )
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files)
             return read_json(lines, self.fields) if self.fields else lines
         return read_rows(spark, files, self.format, self.fields)
 
+    def _at_hand(self, area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]) -> list[ReadFile]:
+        """The files where Spark reads them: those of an object store are copied, until this process ends."""
+
+        def at_hand(day: date, file: Entry, contents: FileContents) -> ReadFile:
+            name = name_in(area, file)
+            try:
+                return ReadFile(day, str(area.files.kept(file, contents.content)), name, contents)
+            except OSError as error:
+                raise SourceError(f"the source for {day} cannot be used: {name} cannot be read ({error})") from None
+
+        with ThreadPoolExecutor(area.files.readers) as readers:
+            return list(readers.map(lambda file: at_hand(*file), files))
+
     def unmatched(self, area: LandingArea) -> list[str]:
         """The files in the source's folder that are of no day."""
-        return [f"{self.name}/{path}" for path in unmatched(area.root / self.name, self._patterns)]
+        return [f"{self.name}/{path}" for path in unmatched(area.tree(self.name), self._patterns)]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """By the declared columns that files of then lack, the days."""
@@ -122,22 +136,23 @@ class Landing:
     def _listed(self, area: LandingArea, days: Sequence[date]) -> tuple[FilesByDay, FilesByDay]:
         """The files of each of `days`, in order: those delivered, and others, whose names do not end as those of deliveries do,
         or which are links to folders. A folder that cannot be listed is among the first."""
-        top = area.root / self.name
+        tree = area.tree(self.name, lambda: begins(self._patterns, days))
+        top = os.fspath(tree.top)
         exact = [pattern for pattern in self._patterns if not pattern.any_ending]  # the ending that they name is meant
 
-        def is_delivery(file: Path) -> bool:
+        def is_delivery(file: Entry) -> bool:
             if file.name.endswith(self.format.endings):
                 return True
-            within = str(file).removeprefix(f"{top}{os.sep}")
-            return any(pattern.day_of(within) for pattern in exact) or cannot_be_listed(file)
+            within = os.fspath(file).removeprefix(f"{top}{os.sep}")
+            return any(pattern.day_of(within) for pattern in exact) or cannot_be_listed(tree, file)
 
-        listed = files_by_day(top, days, self._patterns)
+        listed = files_by_day(tree, days, self._patterns)
         files = {day: [f for f in of_day if is_delivery(f)] for day, of_day in listed.items()}
         return files, {day: [f for f in of_day if not is_delivery(f)] for day, of_day in listed.items()}
 
     def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
         """What reading the `files` of each day showed."""
-        manifest = manifest_at(area.cache and area.cache / f"{self.name}.json", self.format)
+        manifest = manifest_at(area.manifest(self.name), self.format, area.files)
         contents = manifest.contents(file for of_day in files.values() for file in of_day)
         manifest.save()
         return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
@@ -152,6 +167,6 @@ class Landing:
                 raise delivery
         return contents
 
-    def _delivery(self, area: LandingArea, day: date, files: Contents, others: Sequence[Path] = ()) -> Delivery | SourceError:
+    def _delivery(self, area: LandingArea, day: date, files: Contents, others: Sequence[Entry] = ()) -> Delivery | SourceError:
         waits = Waits(self.settled, self.marker)
         return delivery_of(area, day, files, others, form=self.format, fields=self.fields, waits=waits, fewest=self.fewest)

@@ -9,8 +9,9 @@ from pathlib import Path
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.archived import Archived, Taken, archived, commit, new_load, write_lines
 from backfill_assets.lake.slice import DataFile
-from backfill_assets.sources.archive import Archive, stamp_of
+from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.archive_lines import Line, Reading
+from backfill_assets.sources.files import Entry
 from backfill_assets.sources.protocol import LandingArea
 
 EXAMPLES = 3
@@ -44,7 +45,7 @@ class Load:
     area: LandingArea
     folder: str
     name: str
-    listed: Mapping[str, Path]
+    listed: Mapping[str, Entry]
     reader: Reader
     bytes_read: int = 0
     lines: int = 0
@@ -55,18 +56,19 @@ class Load:
     not_utf8: dict[date, list[int]] = field(default_factory=dict)
 
     def run(self, *, anew: bool) -> TakenIn:
-        path, state = self.listed[self.name], archived(self.folder)
-        stamp, begun = stamp_of(path), state.begun.get(self.name)
+        file, state, files = self.listed[self.name], archived(self.folder), self.area.files
+        stamp, begun = files.stamp_now(file), state.begun.get(self.name)
         load = Taken(new_load(), stamp, self.archive.declared)
         if begun and (begun.stamp, begun.declared) == (load.stamp, load.declared):
             load, self.lines, self.before = begun, begun.lines, begun.before
             self.undated, self.examples = begun.undated, [*begun.examples]
-        reading = self.reader(self.archive, path, self.name, self.area.max_line_bytes)
-        try:
-            state = self._read(reading, load, state)
-        finally:
-            self.bytes_read = reading.bytes_read
-        if stamp_of(path) != stamp:
+        with files.at_hand(file) as path:
+            reading = self.reader(self.archive, path, self.name, self.area.max_line_bytes)
+            try:
+                state = self._read(reading, load, state)
+            finally:
+                self.bytes_read = reading.bytes_read
+        if files.stamp_now(file) != stamp:
             raise SourceError(f"{self.name} was written to while it was read")
         if self.lines and self.undated == self.lines:
             raise SourceError(f"{self.name} has no row with a day in {self.archive.day}")

@@ -6,7 +6,6 @@ so that the next process need not read the landing area again. Losing that file 
 
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +13,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from backfill_assets.sources.contents import FileContents
+from backfill_assets.sources.files import Entry, Files
 from backfill_assets.sources.formats import JSON_LINES, Format
+from backfill_assets.sources.local_disk import DISK
 
 # A file that changed this recently may change again without another time stamp: file systems have coarse clocks.
 SETTLED_S = 2.0
-# Unpacking, most of the work, runs in several threads at once.
-READERS = 2
 # Of what is saved. Increase it with any change of what FileContents says of a file.
 FORM = 3
+AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Manifest:
 
     path: Path | None = None
     format: Format = JSON_LINES
+    files: Files = DISK
     clock: Callable[[], float] = time.time
     settled: dict[str, list[Any]] = field(default_factory=dict)
     unsettled: dict[str, list[Any]] = field(default_factory=dict)
@@ -47,35 +48,40 @@ class Manifest:
         if isinstance(saved, dict) and saved.get("form") == self._form and isinstance(saved.get("files"), dict):
             self.settled = saved["files"]
 
-    def contents(self, files: Iterable[Path]) -> dict[Path, FileContents]:
+    def contents(self, files: Iterable[AnEntry]) -> dict[AnEntry, FileContents]:
         """The contents of `files`. A file is read only if the manifest does not have it as it is now."""
         known = {file: self._known(file) for file in files}
         unknown = [file for file, contents in known.items() if contents is None]
-        with ThreadPoolExecutor(READERS) as readers:
+        with ThreadPoolExecutor(self.files.readers) as readers:
             read = dict(zip(unknown, readers.map(self.read, unknown), strict=True))
         return {file: contents or read[file] for file, contents in known.items()}
 
-    def _known(self, file: Path) -> FileContents | None:
-        entries = [entry for entry in (self.settled.get(str(file)), self.unsettled.get(str(file))) if entry]
+    def _known(self, file: Entry) -> FileContents | None:
+        path = os.fspath(file)
+        entries = [entry for entry in (self.settled.get(path), self.unsettled.get(path)) if entry]
+        if not entries:
+            return None
         try:
-            stamp = _stamp(file.stat()) if entries else []
+            state = self.files.state(file)
         except OSError:
             return None
-        return next((_stamped(FileContents(**contents), stamp) for known, contents in entries if known == stamp), None)
+        stamp = list(state.stamp)
+        return next((FileContents(**contents | {"stamp": state.text}) for known, contents in entries if known == stamp), None)
 
-    def read(self, file: Path) -> FileContents:
+    def read(self, file: Entry) -> FileContents:
         """Read a file, whether it is known or not."""
         try:
-            state = file.stat()
-            if not stat.S_ISREG(state.st_mode):
-                return FileContents(fault="cannot be listed" if stat.S_ISDIR(state.st_mode) else "is not a file")
-            contents = self.format.contents(file)
+            state = self.files.state(file)
+            if state.fault:
+                return FileContents(fault=state.fault)
+            with self.files.at_hand(file) as path:
+                contents = self.format.contents(path)
         except OSError as error:
-            return FileContents(fault=f"cannot be read ({error.strerror})")
-        has_settled = self.clock() - max(state.st_mtime, state.st_ctime) > SETTLED_S
-        (self.settled if has_settled else self.unsettled)[str(file)] = [_stamp(state), asdict(contents)]
+            return FileContents(fault=f"cannot be read ({error.strerror or error})")
+        has_settled = self.clock() - state.changed > SETTLED_S
+        (self.settled if has_settled else self.unsettled)[os.fspath(file)] = [list(state.stamp), asdict(contents)]
         self.changed = self.changed or has_settled
-        return _stamped(contents, _stamp(state))
+        return replace(contents, stamp=state.text)
 
     @property
     def _form(self) -> str:
@@ -94,14 +100,6 @@ class Manifest:
 
 
 @cache
-def manifest_at(path: Path | None, form: Format) -> Manifest:
+def manifest_at(path: Path | None, form: Format, files: Files = DISK) -> Manifest:
     """The one manifest of this process that is saved at `path`."""
-    return Manifest(path, form)
-
-
-def _stamp(state: os.stat_result) -> list[int]:
-    return [state.st_size, state.st_mtime_ns, state.st_ctime_ns]
-
-
-def _stamped(contents: FileContents, stamp: list[int]) -> FileContents:
-    return replace(contents, stamp=" ".join(map(str, stamp)))
+    return Manifest(path, form, files)

@@ -51,6 +51,16 @@ class Pattern:
         """Whether names may end in any way: then those of other formats are left out."""
         return self.text.endswith("*")
 
+    def begins(self, day: date) -> str:
+        """What the path of every file of the day begins with, as far as there is no `*`."""
+        return self._template.format(day)
+
+    @cached_property
+    def _template(self) -> str:
+        formats = {"year": "{0:%Y}", "month": "{0:%m}", "day": "{0:%d}"}
+        parts = PART.findall(self.text.partition("*")[0])
+        return "".join(formats[WRITTEN[part]] if part in WRITTEN else part.replace("}", "}}") for part in parts)
+
     def day_of(self, path: str) -> date | None:
         """The day of a file at this path below the source's folder; None if the pattern is not of it."""
         names = path.split("/")

@@ -8,7 +8,6 @@ that makes the new ones visible.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.archived import Archived, archived, commit
@@ -37,8 +36,9 @@ def take_in(
         listed, late = archive.listed(area), archive.late(area)
         if full_refresh and not only:
             _drop(folder, {*archived(folder).whole} - {*listed, *late})
-        asked = {name: path for name, path in listed.items() if _chosen(name, only)}
-        tried = [name for name, path in asked.items() if full_refresh or not is_in(archived(folder), archive, name, path)]
+        asked = {name: file for name, file in listed.items() if _chosen(name, only)}
+        stamps = {name: stamp_of(area, file) for name, file in asked.items()}
+        tried = [name for name in asked if full_refresh or not is_in(archived(folder), archive, name, stamps[name])]
         failed = set[str]()
         # Twice: the rows of one may have stood for another of the same content, and have changed since.
         for names in (tried, asked):
@@ -50,10 +50,10 @@ def take_in(
     yield from (TakenIn(name, left_out=True) for name in late if _chosen(name, only))
 
 
-def is_in(state: Archived, archive: Archive, name: str, path: Path) -> bool:
+def is_in(state: Archived, archive: Archive, name: str, stamp: str) -> bool:
     """Whether an archive is in as it lies there, and as it is declared."""
     taken = state.whole.get(name)
-    return bool(taken and taken.stamp == stamp_of(path) and taken.declared == archive.declared and name not in state.begun)
+    return bool(taken and taken.stamp == stamp and taken.declared == archive.declared and name not in state.begun)
 
 
 def _chosen(name: str, only: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from backfill_assets.lake.archived import DAY, Archived, archived, content_of
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.reading import read_files
 from backfill_assets.lake.slice import DataFile
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archive import Archive, stamp_of
 from backfill_assets.sources.formats import JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.landing import Landing
@@ -140,7 +140,8 @@ class TwoFlows:
     def not_taken_in(self, area: LandingArea) -> list[str]:
         """The archives that are not in as they lie there."""
         state = archived(self._folder(area)) if area.lake else Archived("")
-        return [name for name, path in self.archive.listed(area).items() if not is_in(state, self.archive, name, path)]
+        stamps = {name: stamp_of(area, file) for name, file in self.archive.listed(area).items()}
+        return [name for name, stamp in stamps.items() if not is_in(state, self.archive, name, stamp)]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """By the declared columns that files of then lack, the days."""

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Protocol, runtime_checkable
 
 from backfill_assets.calendar import ranges
+from backfill_assets.errors import SourceError
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table
 
@@ -38,10 +39,13 @@ def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
     lines: dict[str, str] = {}
     for table in tables:
         source, parts = table.source(), list[str]()
-        if isinstance(source, NamesFiles) and (files := source.unmatched(area)):
-            parts.append(f"files of no day, which are not read: {_named(files)}")
-        if isinstance(source, HasArchives) and (files := source.not_taken_in(area)):
-            parts.append(f"archives not taken in as they lie there, which `backfill archive` does: {_named(files)}")
+        try:
+            if isinstance(source, NamesFiles) and (files := source.unmatched(area)):
+                parts.append(f"files of no day, which are not read: {_named(files)}")
+            if isinstance(source, HasArchives) and (files := source.not_taken_in(area)):
+                parts.append(f"archives not taken in as they lie there, which `backfill archive` does: {_named(files)}")
+        except SourceError as error:
+            parts.append(str(error))
         if parts:
             lines[table.name] = "; ".join(parts)
     return lines

@@ -33,7 +33,7 @@ def main() -> None:
 
 def measure(root: Path) -> None:
     console, workspace = Console(width=120), open_workspace()
-    deliver(workspace.settings.landing)
+    deliver(Path(workspace.settings.landing))
     drawn = Drawn("rebuild", "partitions planned", "computed", "up to date", "seconds", "of all sixty")
     days, seconds = f"{workspace.calendar.first}..{workspace.calendar.last}", 0.0
     with servers_on(workspace.settings, log=console.print) as servers:

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from backfill_assets.sources.contents import FileContents
+from backfill_assets.sources.files import Entry
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.manifest import Manifest, manifest_at
 from backfill_assets.sources.protocol import Delivery, LandingArea
@@ -35,13 +36,13 @@ def main() -> None:
                 (of_day / f"{n}.jsonl").write_bytes(LINE)
                 os.utime(of_day / f"{n}.jsonl", (LONG_AGO, LONG_AGO))
         # Files that changed just now are read again, for clocks of file systems are coarse: here it is a minute later.
-        manifest_at(area.cache and area.cache / f"{source.name}.json", source.format).clock = lambda: time.time() + 60
+        manifest_at(area.manifest(source.name), source.format, area.files).clock = lambda: time.time() + 60
         first, delivered = timed(source, area, days)
         manifest_at.cache_clear()  # as in another process
-        read = list[Path]()
+        read = list[Entry]()
         known = Manifest.read
 
-        def noted(self: Manifest, file: Path) -> FileContents:
+        def noted(self: Manifest, file: Entry) -> FileContents:
             read.append(file)
             return known(self, file)
 

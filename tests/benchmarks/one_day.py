@@ -14,7 +14,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.table import Table as Drawn
 
-from backfill_assets.cli.demo import workspace_for
+from backfill_assets.cli.demo import folder_of, workspace_for
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import deliver
 from backfill_assets.plan.store import REQUESTED, Plans
@@ -58,7 +58,7 @@ def main() -> None:
         os.environ["BACKFILL_HOME"] = root
         workspace, console = workspace_for(DAYS), Console(width=120)
         settings = workspace.settings
-        deliver(settings.landing)
+        deliver(folder_of(settings))
         with servers_on(settings, log=console.print) as servers:
             env = {"BACKFILL_FIRST_DAY": str(workspace.calendar.first), "BACKFILL_LAST_DAY": str(workspace.calendar.last)}
             backfill("run", "--partitions", DAYS, "--canary", "0", "--into", "live", env=env)

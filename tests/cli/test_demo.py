@@ -27,7 +27,7 @@ def home(tmp_path, monkeypatch) -> Path:
 def after_a_demo(home) -> Path:
     """The home as a demo of all days leaves it, without what the servers built."""
     workspace = workspace_for("")
-    deliver(workspace.settings.landing)
+    deliver(Path(workspace.settings.landing))
     remember_calendar(workspace)
     return home
 

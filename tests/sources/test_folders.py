@@ -1,14 +1,16 @@
 """Which files belong to which day."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.sources import folders
-from backfill_assets.sources.folders import unmatched
+from backfill_assets.sources.files import EVERYTHING
 from backfill_assets.sources.landing import DAILY
+from backfill_assets.sources.local_disk import DISK
 from backfill_assets.sources.patterns import Pattern
 from tests.deliveries import day, days
 from tests.sources.files import put
@@ -34,7 +36,16 @@ DOES_NOT = {
 
 
 def files_by_day(top, days, patterns=DAILY):
-    return folders.files_by_day(top, days, [Pattern(text) for text in patterns])
+    found = folders.files_by_day(tree(top), days, [Pattern(text) for text in patterns])
+    return {day: [Path(file) for file in files] for day, files in found.items()}
+
+
+def unmatched(top, patterns=DAILY):
+    return folders.unmatched(tree(top), [Pattern(text) for text in patterns])
+
+
+def tree(top):
+    return DISK.tree(str(top), lambda: EVERYTHING)
 
 
 @pytest.mark.parametrize("name", BELONGS.values(), ids=BELONGS)
@@ -64,7 +75,7 @@ def test_a_link_to_a_folder_within_a_days_folder_is_not_followed_and_not_passed_
     links[0].symlink_to(file.parent)
     links[1].symlink_to(put(tmp_path / "other", "more.jsonl").parent)
     assert files_by_day(tmp_path / "landing", [day(0)]) == {day(0): sorted([file, *links])}
-    assert unmatched(tmp_path / "landing", [Pattern(text) for text in DAILY]) == []  # the day names them
+    assert unmatched(tmp_path / "landing") == []  # the day names them
 
 
 @pytest.mark.parametrize(
@@ -75,7 +86,7 @@ def test_a_linked_folder_of_no_day_is_named_and_one_of_a_day_is_followed(tmp_pat
     (tmp_path / "landing").mkdir()
     for name in ("2019-08-15", "extra"):
         (tmp_path / "landing" / name).symlink_to(elsewhere)
-    assert unmatched(tmp_path / "landing", [Pattern(text) for text in pattern]) == unread
+    assert unmatched(tmp_path / "landing", pattern) == unread
     found = files_by_day(tmp_path / "landing", [day(0)], pattern)[day(0)]
     assert found == ([] if len(unread) > 1 else [tmp_path / "landing/2019-08-15/in/more.jsonl"])
 
@@ -115,7 +126,7 @@ def test_a_pattern_says_where_the_days_are_and_other_files_are_named(tmp_path, p
     file = put(tmp_path, name)
     put(tmp_path, other)
     assert files_by_day(tmp_path, days(0, 1), [pattern]) == {day(0): [file], day(1): []}
-    assert unmatched(tmp_path, [Pattern(pattern)]) == [other]
+    assert unmatched(tmp_path, [pattern]) == [other]
 
 
 def test_a_file_that_two_patterns_stand_for_is_delivered_once(tmp_path):
@@ -146,3 +157,22 @@ NO_PATTERNS = {
 def test_what_is_no_pattern_of_a_day_is_refused(text, why):
     with pytest.raises(ValueError, match=re.escape(why)):
         Pattern(text)
+
+
+IN_AUGUST = [day(0), day(16)]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "of", "parts"),
+    [
+        (DAILY, [day(0)], [("", False), ("2019-08-15/", True), ("year=2019/month=08/day=15/", True)]),
+        (DAILY, IN_AUGUST, [("", True)]),
+        (DAILY[:1], IN_AUGUST, [("year=2019/month=08/", True)]),
+        (("%m-%d-%Y.csv",), IN_AUGUST, [("", False)]),
+        (("%Y/%m-%d.csv",), IN_AUGUST, [("2019/", False)]),
+        (("all/*/%Y-%m-%d.csv", "all/%Y-%m-%d/*"), IN_AUGUST, [("all/", True)]),
+        (("%Y}/%m%d/a",), [day(0)], [("2019}/0815/", False)]),
+    ],
+)
+def test_what_must_be_listed_for_some_days_is_as_little_as_their_patterns_say(patterns, of, parts):
+    assert folders.begins([Pattern(text) for text in patterns], of) == parts

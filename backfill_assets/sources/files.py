@@ -1,0 +1,113 @@
+"""Where files lie: on a disk of this machine (`local_disk`), or in an object store (`object_store`). An area is one and a root.
+
+A look at a folder is a `Tree`. Its entries are what `os.scandir` gives, and what an object store gives is like them.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+CLOSED = "cannot be listed"
+# A part of a folder: the path of one below it, with "/" at its end, and whether the folders in that belong to it.
+Part = tuple[str, bool]
+EVERYTHING: Collection[Part] = (("", True),)
+
+
+class Entry(Protocol):
+    """A file or a folder, as its folder lists it. Its path is what `os.fspath` says."""
+
+    @property
+    def name(self) -> str: ...
+    def is_dir(self) -> bool: ...
+    def is_symlink(self) -> bool: ...
+    def __fspath__(self) -> str: ...
+
+
+class State(NamedTuple):
+    """How a file lies there: while its `stamp` stays the same, its contents count as unchanged. The second part of that is when
+    it was modified, in nanoseconds. `changed`: when it was last changed, in seconds; 0 if the stamp itself tells contents
+    apart. `fault`: why it is no file that can be read."""
+
+    stamp: tuple[int | str, ...]
+    changed: float = 0.0
+    fault: str = ""
+
+    @property
+    def text(self) -> str:
+        return " ".join(map(str, self.stamp))
+
+    @property
+    def modified(self) -> float:
+        """In seconds."""
+        return int(self.stamp[1]) / 1e9
+
+
+class Tree(Protocol):
+    """One look at a folder and all below it."""
+
+    @property
+    def top(self) -> Entry: ...
+
+    @property
+    def fault(self) -> str:
+        """Why none of it can be listed, "" if that is not known."""
+        ...
+
+    def entries(self, folder: Entry) -> Sequence[Entry] | None:
+        """What a folder of the tree holds, nothing if there is no such folder; None if it cannot be listed. Names that begin
+        with _ or . are unfinished uploads and markers, and left out; Spark skips them too."""
+        ...
+
+
+class Files(Protocol):
+    """A file system. Everything that takes an entry raises OSError for one that cannot be read."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def readers(self) -> int:
+        """How many files are read at once."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """What the names of manifests begin with: that of another store begins otherwise."""
+        ...
+
+    def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
+        """A look at these parts of a folder: what lies elsewhere in it may be left out."""
+        ...
+
+    def state(self, entry: Entry) -> State:
+        """How it was when it was listed."""
+        ...
+
+    def stamp_now(self, entry: Entry) -> str:
+        """The text of its state now; "" if it is not there any more."""
+        ...
+
+    def has_beside(self, entry: Entry, name: str) -> bool:
+        """Whether its folder has a file of that name."""
+        ...
+
+    def at_hand(self, entry: Entry) -> AbstractContextManager[Path]:
+        """A file of this machine with its bytes, for as long as the block."""
+        ...
+
+    def kept(self, entry: Entry, content: str) -> Path:
+        """The same for as long as this process: its bytes have the hash `content`."""
+        ...
+
+    def shown(self, path: str) -> str:
+        """A path as people write it."""
+        ...
+
+    def unreadable(self, path: str) -> str:
+        """Why Spark cannot read a file of that name; "" if it can."""
+        ...
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a name is that of an unfinished upload, or of a marker."""
+    return name.startswith(("_", "."))

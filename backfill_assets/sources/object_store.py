@@ -1,0 +1,142 @@
+"""Files in an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+
+By `obstore`, which is what `deltalake` reads a lake with: both take the same variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY ...). Listings have the etags of objects, which Arrow's do not, and reading is
+bound to them: an object that is replaced meanwhile is not read. What is read is copied to this machine first (`copies`), so
+that what was judged is what Spark reads; where the engine runs elsewhere, the home must be a folder that it sees too.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError, PreconditionError
+from obstore.store import from_url
+
+from backfill_assets.sources.copies import Copies
+from backfill_assets.sources.files import CLOSED, Entry, Part, State, Tree
+from backfill_assets.sources.objects import Object, Objects, add, object_of
+
+# Read in one request: an answer has to come within the client's 30 seconds.
+PIECE = 8 * 2**20
+# Where clouds hand credentials to their own machines: who is sent there has none of its own.
+METADATA = "169.254.169.254"
+NO_CREDENTIALS = "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+
+@cache
+def copies_in(folder: Path) -> Copies:
+    """The one set of copies of this process below the folder."""
+    return Copies(folder / "copies")
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """The objects below `place`, such as s3://bucket/prefix; copies of those that are read lie in `copies`."""
+
+    place: str
+    copies: Copies = field(compare=False)
+    retries: int = 4
+    readers: int = 8
+
+    @property
+    def prefix(self) -> str:
+        return f"{hashlib.sha256(self.place.encode()).hexdigest()[:12]}-"
+
+    @cached_property
+    def _store(self) -> Any:
+        # A store that does not answer is said to within a minute.
+        retry = {"max_retries": self.retries, "retry_timeout": timedelta(seconds=30)}
+        return from_url(self.place, retry_config=retry)  # type: ignore[call-overload]
+
+    def tree(self, folder: str, parts: Callable[[], Collection[Part]]) -> Tree:
+        folder = "" if folder == "." else folder
+        top = Object(folder, within={})
+        folders = {folder: top}
+        try:
+            for below, with_folders in parts():
+                for each in self._listed(f"{folder}/{below}".strip("/"), with_folders):
+                    add(folders, each)
+        except (BaseError, OSError) as error:
+            return Objects(Object(folder, within={}, fault=f"{CLOSED} ({self.place}: {_why(error)})"))
+        return Objects(top)
+
+    def _listed(self, folder: str, with_folders: bool) -> Iterator[Any]:
+        if with_folders:
+            return chain.from_iterable(obstore.list(self._store, prefix=folder, chunk_size=1000))
+        return iter(obstore.list_with_delimiter(self._store, prefix=folder)["objects"])
+
+    def state(self, entry: Entry) -> State:
+        assert isinstance(entry, Object)
+        if entry.is_dir():
+            return State((), fault=entry.fault or CLOSED)
+        stamp = (entry.size, entry.modified_ns, entry.etag)
+        return State(stamp, 0.0 if entry.etag else entry.modified_ns / 1e9)
+
+    def stamp_now(self, entry: Entry) -> str:
+        try:
+            return self.state(object_of(obstore.head(self._store, entry.__fspath__()), {})).text
+        except FileNotFoundError:
+            return ""
+        except BaseError as error:
+            raise OSError(_why(error)) from None
+
+    def has_beside(self, entry: Entry, name: str) -> bool:
+        assert isinstance(entry, Object)
+        return name in entry.beside or bool(entry.fault)
+
+    @contextmanager
+    def at_hand(self, entry: Entry) -> Iterator[Path]:
+        with self.copies.at_hand(*self._copied(entry)) as path:
+            yield path
+
+    def kept(self, entry: Entry, content: str) -> Path:
+        return self.copies.kept(*self._copied(entry), content)
+
+    def shown(self, path: str) -> str:
+        return f"{self.place}/{path}" if path not in ("", ".") else self.place
+
+    def unreadable(self, path: str) -> str:
+        return ""  # Spark reads the copy
+
+    def _copied(self, entry: Entry) -> tuple[str, Callable[[], Iterator[bytes]]]:
+        """The name of the copy of an object as it was listed, and its bytes."""
+        assert isinstance(entry, Object)
+        key = hashlib.sha256(f"{self.shown(entry.path)} {self.state(entry).text}".encode()).hexdigest()[:32]
+        ending = re.sub(r"[^\w.]", "_", PurePosixPath(entry.path).suffix)
+        return f"{key}{ending}", lambda: self._pieces(entry)
+
+    def _pieces(self, entry: Object) -> Iterator[bytes]:
+        same = {"if_match": entry.etag} if entry.etag else {}
+        try:
+            for start in range(0, entry.size, PIECE):
+                options = same | {"range": (start, min(start + PIECE, entry.size))}
+                yield bytes(obstore.get(self._store, entry.path, options=options).bytes())  # type: ignore[arg-type]
+        except PreconditionError:
+            raise OSError("it was replaced while it was read") from None
+        except FileNotFoundError:
+            raise OSError("it is not there any more") from None
+        except BaseError as error:
+            raise OSError(f"{self.place}: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    """A sentence out of a library's report."""
+    text = str(error).partition("\n\nDebug source")[0]
+    if METADATA in text:
+        return NO_CREDENTIALS
+    answer = re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL)
+    if answer:
+        return f"{answer[1]}, {answer[2].rstrip('.')}"
+    if "error sending request" in text:
+        endpoint = re.search(r"https?://[^/\s]+", text)
+        return f"{endpoint[0] if endpoint else 'the store'} does not answer"
+    return text.partition("\n")[0][:200]

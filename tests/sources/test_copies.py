@@ -1,0 +1,97 @@
+"""Copies of objects on this machine: fetched once, no more than there may be, and what a process reads stays while it reads."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.sources.copies import UNUSED_S, Copies
+
+
+class Store:
+    """Objects by name, and which of them were fetched."""
+
+    def __init__(self) -> None:
+        self.fetched: list[str] = []
+
+    def fetch(self, name: str, size: int = 10) -> Iterator[bytes]:
+        self.fetched.append(name)
+        yield name.encode() * (size // len(name))
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def look(copies: Copies, store: Store, *names: str) -> None:
+    for name in names:
+        with copies.at_hand(name, partial(store.fetch, name)) as path:
+            assert path.read_bytes() == name.encode() * 10
+
+
+def kept(copies: Copies, store: Store, name: str, content: bytes | None = None) -> Path:
+    digest = hashlib.blake2b(name.encode() * 10 if content is None else content).hexdigest()[:32]
+    return copies.kept(name, lambda: store.fetch(name), digest)
+
+
+def shared(copies: Copies) -> list[str]:
+    return sorted(path.name for path in copies.folder.iterdir() if path.is_file())
+
+
+def test_an_object_is_fetched_once_by_all_processes(tmp_path, store):
+    look(Copies(tmp_path), store, "a", "b")
+    look(Copies(tmp_path), store, "b", "a")
+    assert kept(Copies(tmp_path), store, "a").read_bytes() == b"a" * 10
+    assert store.fetched == ["a", "b"]
+
+
+def test_the_least_recently_used_go_once_they_are_too_much_and_what_is_kept_stays_for_its_process(tmp_path, store):
+    copies = Copies(tmp_path, most=30)
+    path = kept(copies, store, "a")
+    look(copies, store, "b", "c", "b", "d")
+    assert shared(copies) == ["b", "c", "d"]
+    look(copies, store, "e")
+    assert shared(copies) == ["b", "d", "e"]
+    assert path.read_bytes() == b"a" * 10
+    assert [*copies.folder.glob("*/*")] == [path], "no link of a look is left"
+
+
+def test_what_nobody_has_used_for_a_week_goes(tmp_path, store):
+    copies = Copies(tmp_path, most=99)
+    look(copies, store, "a", "b")
+    long_ago = (tmp_path / "a").stat().st_mtime - UNUSED_S - 1
+    os.utime(tmp_path / "a", (long_ago, long_ago))
+    look(copies, store, "c")
+    assert shared(copies) == ["b", "c"]
+
+
+def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_path, store):
+    def cut_off() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("no more")
+
+    copies = Copies(tmp_path)
+    with pytest.raises(OSError, match="another than it was when it was looked at"):
+        kept(copies, store, "a", b"other")
+    with pytest.raises(OSError, match="no more"):
+        copies.kept("b", cut_off, "")
+    assert (shared(copies), [*tmp_path.glob("*/*")]) == ([], [])
+
+
+def test_the_folder_of_a_process_that_is_gone_is_removed_and_that_of_one_that_runs_stays(tmp_path, store):
+    code = "import sys; from backfill_assets.sources.copies import Copies; from pathlib import Path; import os\n"
+    code += "Copies(Path(sys.argv[1])).kept('a', lambda: iter([b'a']), ''); print(flush=True); sys.stdin.read(); os._exit(1)"
+    running = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert running.stdout
+    running.stdout.readline()
+    look(Copies(tmp_path), store, "b")
+    assert len([*tmp_path.glob("*/a")]) == 1
+    running.communicate()
+    look(Copies(tmp_path), store, "b")
+    assert ([*tmp_path.glob("*/a")], shared(Copies(tmp_path))) == ([], ["a", "b"])
