@@ -10,6 +10,7 @@ DeltaSource                               a source: a Delta table that somebody 
 TwoFlows, Archive                         a landing and archives of many days as one source
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
+as_of                                     joins to each request the latest row that was known before it
 DriftThresholds                           how far a column of a rebuild may be from live
 reconciliation, Reconciled, consumer      what tables promise together, checked before a rebuild is published
 read, open_release, Release               a table as a release has it, without Spark or with it
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dagster import Definitions
 
     from backfill_assets.lake.release import Release
+    from backfill_assets.point_in_time.as_of import as_of
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader",
-    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "consumer", "definitions", "field",
-    "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
+    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of", "consumer", "definitions",
+    "field", "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
@@ -66,6 +68,7 @@ _MODULES = {
     "Source": "sources.protocol",
     "Table": "tables.declaration",
     "TwoFlows": "sources.two_flows",
+    "as_of": "point_in_time.as_of",
     "consumer": "tables.agreements",
     "field": "sources.fields",
     "itself": "tables.windows",
