@@ -7,6 +7,7 @@ table, Table                              `@table` declares a daily table
 window, same_day, itself, SliceDays       what a table reads
 Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folder, by day; how they are written, their columns
 DeltaSource                               a source: a Delta table that somebody else writes
+Kafka                                     a source: a Kafka topic, whose records are of the days of their timestamps
 TwoFlows, Archive                         a landing and archives of many days as one source
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.fields import field
     from backfill_assets.sources.formats import Csv, JsonLines, Parquet
+    from backfill_assets.sources.kafka import Kafka
     from backfill_assets.sources.landing import Landing
     from backfill_assets.sources.protocol import LandingArea, Source
     from backfill_assets.sources.two_flows import TwoFlows
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Landing", "LandingArea", "Parquet", "Reader",
-    "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of", "consumer", "definitions",
-    "field", "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
+    "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Kafka", "Landing", "LandingArea", "Parquet",
+    "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of", "consumer",
+    "definitions", "field", "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
@@ -57,6 +59,7 @@ _MODULES = {
     "DeltaSource": "sources.delta",
     "DriftThresholds": "quality.thresholds",
     "JsonLines": "sources.formats",
+    "Kafka": "sources.kafka",
     "Landing": "sources.landing",
     "LandingArea": "sources.protocol",
     "Parquet": "sources.formats",

@@ -8,7 +8,7 @@ BackfillError
 ├── Guarded              a guard set for this lake: change the request, or say that it is meant
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
-│       └── StillWritten its files are not complete yet: wait
+│       └── StillWritten it is not complete yet, or its server does not answer: wait
 ├── Conflict             someone else wrote meanwhile: run again
 │   └── InputsChanged    what was read is not what stands there now: the step computes again by itself
 ├── TableUnreadable      a table in the lake: restore it, or rebuild it
@@ -57,7 +57,7 @@ class NotDelivered(SourceError):
 
 
 class StillWritten(NotDelivered):
-    """A day's files are still being written; the day's earlier version stays."""
+    """A day's delivery is not complete yet, or cannot be asked for now; the day's earlier version stays."""
 
 
 class Conflict(BackfillError):

@@ -1,0 +1,145 @@
+"""A source that is a Kafka topic: a day is the records whose own timestamps fall in it, in UTC.
+
+Where timestamps run in order, a day is one range of offsets in each partition. Where they do not, and a record of an old day
+comes late, it is of its own day all the same: that day gets a second range, is outdated, and no other is. No record is of two
+days, and none of no day. For that, each record's timestamp is read once, by Kafka's own client, when the record is first seen
+(`kafka_index.py`: which offsets are of which day, kept in the home); Spark reads the records of the days that are built.
+
+What was not tried: a cluster of several brokers; TLS; Kerberos and OAuth; schema registries (keys and values are bytes).
+Azure Event Hubs speaks this protocol too, at port 9093, with
+`options={"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "$ConnectionString",
+"sasl.password": "env:EVENT_HUBS_CONNECTION"}`; it was not tried. Amazon Kinesis does not speak it, and there is no source for
+it: a day would be what arrived between two times in each shard (`GetShardIterator`, AT_TIMESTAMP), its input the shards, which
+split and merge, with sequence numbers; Spark itself has no reader for it. Nothing of that was tried.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.sources.kafka_index import day_of, index_at, number_of, ranges
+from backfill_assets.sources.kafka_rows import PACKAGE, records
+from backfill_assets.sources.kafka_topic import Run, Topic
+from backfill_assets.sources.protocol import Delivery, LandingArea
+
+Runs = Mapping[int, Sequence[Run]]
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The records of a Kafka topic.
+
+    topic    the topic; also the name under which builds record what they were made from
+    servers  its brokers: "kafka-1:9092,kafka-2:9092"
+    options  settings of the client, as librdkafka names them: "security.protocol", "sasl.mechanism", "sasl.username",
+             "sasl.password", "ssl.ca.location"; "env:NAME" stands for an environment variable. Spark is given the same; what
+             it needs besides begins with "kafka.", as "kafka.ssl.truststore.location"
+
+    The rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP`, in
+    milliseconds, and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`: `value.cast("string")` is a value as text.
+
+    A day is read once it is over; one without a record is delivered, and has no rows. Of transactions, the records of those
+    that were committed are read, once they are. A day of which the topic may have deleted records (retention) is not built any
+    more; what was built of it stays. A compacted topic, whose old records go as newer ones of their keys come, fails every day.
+    """
+
+    topic: str
+    # The same topic elsewhere is the same source: what it holds decides.
+    servers: str = field(compare=False)
+    options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.topic
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Spark's own reader of Kafka."""
+        return (PACKAGE,)
+
+    def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
+        """The fingerprint of each day's offsets, and its records by partition, or the SourceError that says why not."""
+        return {
+            day: runs if isinstance(runs, SourceError) else self._delivery(runs) for day, runs in self._runs(area, days).items()
+        }
+
+    def described(self, area: LandingArea, day: date) -> list[str]:
+        """The day's offsets, a sentence for each range."""
+        return [
+            f"{self.topic}/{number}, offsets {run.first} to {run.end - 1}, {run.records} records, {run.size} bytes"
+            for number, runs in self._usable(area, [day])[day].items()
+            for run in runs
+        ]
+
+    def size(self, area: LandingArea, days: Sequence[date]) -> int:
+        """The bytes of the values of `days`."""
+        return sum(run.size for of_day in self._usable(area, days).values() for runs in of_day.values() for run in runs)
+
+    def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
+        """The records of `days`. Offsets are read once, however many days they are of."""
+        runs: dict[int, list[Run]] = {}
+        for of_day in self._usable(area, days).values():
+            for number, of_partition in of_day.items():
+                runs.setdefault(number, []).extend(of_partition)
+        spans = {number: ranges(sorted(each, key=lambda run: run.first)) for number, each in runs.items()}
+        return records(spark, self._topic, spans, days)
+
+    @property
+    def _topic(self) -> Topic:
+        return Topic(self.topic, self.servers, self.options)
+
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs]:
+        """The runs of each of `days`. Raises the SourceError of the first day that cannot be used."""
+        usable: dict[date, Runs] = {}
+        for day, runs in self._runs(area, days).items():
+            if isinstance(runs, SourceError):
+                raise runs
+            usable[day] = runs
+        return usable
+
+    def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
+        """By partition, the runs of records of each of `days`, or the SourceError that says why they cannot be used."""
+        today = datetime.fromtimestamp(area.clock(), UTC).date()
+        over = [day for day in days if day < today]
+        try:
+            runs = self._of_days_over(area, over) if over else {}
+        except SourceError as error:
+            runs = {day: type(error)(f"no source for {day}: {error}") for day in over}
+        return {day: runs[day] if day in runs else self._not_over(day) for day in days}
+
+    def _not_over(self, day: date) -> StillWritten:
+        return StillWritten(f"{day} is not over yet: the records of {self.topic} are read from {day + timedelta(days=1)} on")
+
+    def _of_days_over(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
+        topic = self._topic
+        held = topic.held()
+        if held.compacted:
+            raise SourceError(f"{self.topic} is compacted (cleanup.policy): what it holds of a day changes without notice")
+        index = index_at(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
+        runs: dict[date, Runs | SourceError] = {day: {} for day in days}
+        gone: dict[int, int] = {}
+        for number, known in index.up_to_now(topic, held, min(days)).items():
+            for run in known.runs:
+                if isinstance(of_day := runs.get(day_of(run.day)), dict):
+                    of_day.setdefault(number, []).append(run)
+            if (last := known.gone_until(held.offsets[number][0])) is not None:
+                gone[number] = last
+        for number, last in gone.items():
+            runs |= {day: self._gone(day, number, held.offsets[number][0], last) for day in days if number_of(day) <= last}
+        return runs
+
+    def _gone(self, day: date, number: int, begins: int, last: int) -> NotDelivered:
+        return NotDelivered(
+            f"no source for {day}: {self.topic}/{number} begins with offset {begins} by now, so that {self.topic} holds whole "
+            f"days from {day_of(last + 1)} on, and not all of {day}"
+        )
+
+    def _delivery(self, runs: Runs) -> Delivery:
+        lines = [f"{number} {run.first} {run.end} {run.records}" for number, of_day in sorted(runs.items()) for run in of_day]
+        # Named by their first offset, which stays: another topic of the same name delivers other files.
+        counts = {f"{self.topic}/{number}@{of_day[0].first}": sum(r.records for r in of_day) for number, of_day in runs.items()}
+        return Delivery(hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32], counts)

@@ -1,0 +1,173 @@
+"""What a broker says of a Kafka topic: the offsets that it holds, and of which day the records are."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+
+try:
+    from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("Kafka(...) needs Kafka's client: pip install 'backfill-assets[kafka]'") from error
+
+DAY_MS = 86_400_000
+TIMEOUT_S = 10.0
+# The client gives so many messages at once, or what it has after so many seconds.
+AT_ONCE, PATIENCE_S = 10_000, 0.05
+# Values of options that are read from the environment, so that no secret stands in code.
+ENV = "env:"
+NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+NO_ANSWER = (
+    KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE,
+    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT,
+)  # fmt: skip
+
+
+class Run(NamedTuple):
+    """Records of one day that follow each other: their first offset, that after the last, their number and bytes.
+
+    `day` is counted from 1970-01-01 on. Offsets between the two without a record are those of transactions: their markers, and
+    what was aborted.
+    """
+
+    day: int
+    first: int
+    end: int
+    records: int
+    size: int
+
+
+class Held(NamedTuple):
+    """What a topic holds: of each partition the first offset and that after the last one whose transaction is over.
+
+    `id` is the topic's own: one that was deleted and made again has another. `compacted`: records go as newer ones come.
+    """
+
+    id: str
+    offsets: Mapping[int, tuple[int, int]]
+    compacted: bool
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The topic `name` of the brokers `servers`. `options` are those of librdkafka, the client."""
+
+    name: str
+    servers: str
+    options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def held(self) -> Held:
+        """What the topic holds now. NotDelivered if there is no such topic, StillWritten if no broker answers."""
+        with self._asking() as admin:
+            described = admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT_S)[self.name].result()
+            partitions = [each.id for each in described.partitions]
+            first = self._offsets(admin, partitions, OffsetSpec.earliest())
+            end = self._offsets(admin, partitions, OffsetSpec.latest())
+            offsets = {number: (first[number], end[number]) for number in partitions}
+            return Held(str(described.topic_id), offsets, self._is_compacted(admin))
+
+    def first_at(self, milliseconds: int, held: Held) -> dict[int, int]:
+        """Of each partition the first offset whose record is of this time or later; where there is none, its end."""
+        with self._asking() as admin:
+            found = self._offsets(admin, held.offsets, OffsetSpec.for_timestamp(milliseconds))
+        return {number: held.offsets[number][1] if offset < 0 else offset for number, offset in found.items()}
+
+    def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Run]]:
+        """The records of these offsets, of each partition from the first up to, and without, the second: each is read once."""
+        errors: list[str] = []
+        with self._errors_said(errors):
+            consumer = Consumer(self._config(errors) | {
+                "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
+                "enable.partition.eof": True, "isolation.level": "read_committed",
+            })  # fmt: skip
+            try:
+                consumer.assign([TopicPartition(self.name, number, first) for number, (first, _) in spans.items()])
+                return self._read(consumer, {number: end for number, (_, end) in spans.items()})
+            finally:
+                consumer.close()
+
+    def _read(self, consumer: Consumer, ends: dict[int, int]) -> dict[int, list[Run]]:
+        runs: dict[int, list[list[int]]] = {number: [] for number in ends}
+        heard = time.monotonic()
+        while ends:
+            messages = consumer.consume(AT_ONCE, timeout=PATIENCE_S)
+            heard = time.monotonic() if messages else heard
+            if time.monotonic() - heard > TIMEOUT_S:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            for message in messages:
+                number, offset, error = message.partition(), message.offset(), message.error()
+                if error and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                assert number is not None
+                assert offset is not None
+                end = ends.get(number, -1)
+                if error or offset >= end:  # its end, where the last offsets are of transactions; or more came since
+                    ends.pop(number, None)
+                    continue
+                day, size = message.timestamp()[1] // DAY_MS, len(message)
+                of_partition = runs[number]
+                if of_partition and of_partition[-1][0] == day:
+                    run = of_partition[-1]
+                    run[2], run[3], run[4] = offset + 1, run[3] + 1, run[4] + size
+                else:
+                    of_partition.append([day, offset, offset + 1, 1, size])
+                if offset + 1 == end:
+                    del ends[number]
+        return {number: [Run(*run) for run in of_partition] for number, of_partition in runs.items()}
+
+    def _offsets(self, admin: AdminClient, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(self.name, number): spec for number in partitions}
+        answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
+        return {each.partition: answer.result().offset for each, answer in answers.items()}
+
+    def _is_compacted(self, admin: AdminClient) -> bool:
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        try:
+            settings = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
+        except KafkaException:  # who may read a topic may not always see its settings
+            return False
+        return "cleanup.policy" in settings and "compact" in settings["cleanup.policy"].value
+
+    @contextmanager
+    def _asking(self) -> Iterator[AdminClient]:
+        errors: list[str] = []
+        admin = AdminClient(self._config(errors))
+        with self._errors_said(errors):
+            try:
+                yield admin
+            finally:
+                admin.poll(0)  # hands over what its threads met with
+
+    def _config(self, errors: list[str]) -> dict[str, Any]:
+        given = {name: environment(value) for name, value in self.options.items() if not name.startswith("kafka.")}
+        # What the client would log is said in errors.
+        quiet = {"log_level": 0, "error_cb": lambda error: errors.append(error.str())}
+        return {**quiet, **given, "bootstrap.servers": self.servers}
+
+    @contextmanager
+    def _errors_said(self, errors: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            code, refused = error.args[0].code(), [each for each in errors if "uthentication" in each]
+            said = [*refused, *errors, error.args[0].str()][0].partition(" (after ")[0]
+            if code in NO_TOPIC:
+                raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
+            if code in NO_ANSWER and not refused:
+                raise StillWritten(f"{self.servers} does not answer ({said})") from None
+            raise SourceError(f"{self.servers} does not show the topic {self.name} ({said})") from None
+
+
+def environment(value: str) -> str:
+    """The value of an option; that of an environment variable for one that begins with `env:`. SourceError if it is not set."""
+    if not value.startswith(ENV):
+        return value
+    name = value.removeprefix(ENV)
+    if name not in os.environ:
+        raise SourceError(f"the environment variable {name} is not set")
+    return os.environ[name]
