@@ -9,7 +9,7 @@ from backfill_assets.workspace import Workspace
 def refuse_protected(plan: Plan, workspace: Workspace, nothing: str) -> None:
     """Guarded if a day of the plan is protected; `nothing`: what was not done."""
     settings = workspace.settings
-    protected = workspace.calendar.clip(set(settings.protected()) & set(plan.days()))
+    protected = sorted(set(settings.protected()) & set(plan.days()))
     if protected:
         raise Guarded(
             f"{ranges(protected)} is protected (BACKFILL_PROTECTED_DAYS={settings.protected_days}). {nothing} Leave these days "

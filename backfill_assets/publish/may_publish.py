@@ -16,7 +16,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.half_done import begun_for, finishing
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import DISCARDED, OPEN, PLANNED, PUBLISHED, PUBLISHING, ROLLED_BACK, ROLLING_BACK, Plans
-from backfill_assets.publish.channels import NOT_PUBLISHED
+from backfill_assets.publish.channels import NOT_PUBLISHED, came_with
 from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import LiveState
 from backfill_assets.publish.reasons import Cause, Reason, Runs, no_runs, running
@@ -53,9 +53,9 @@ def refuse_other_channel(plan: Plan, channel: str, plans: Plans) -> None:
 
 
 def refuse_not_in_shadow(plan: Plan, plans: Plans, nothing: str) -> None:
-    """The same, and UsageError for a plan that is published: it has no shadow any more."""
+    """The same, and UsageError for a plan that is published, though a kill left that unnoted: its shadow is done with."""
     refuse_not_publishable(plan, plans, nothing)
-    if plans.state(plan.id) == PUBLISHED:
+    if plans.state(plan.id) == PUBLISHED or came_with(plans.root, plan.id):
         raise UsageError(f"Plan {plan.id} is published. {nothing} `backfill rollback {plan.id}` takes it back.")
 
 

@@ -46,8 +46,6 @@ def release_plan(
         newest, tables = state.newest, state.tables
         # After the versions were read: who has begun to write by now may have written to some of them.
         refuse_unreleased(plan, workspace, state, runs, publication=publication)
-        if newest and channel in newest.channels and releases.get(newest.channels[channel]).tables == tables:
-            return releases.get(newest.channels[channel])
         given = refuse_others(releases.root, plan.id, channel, newest, by.together_with, nothing=nothing)
         moved = [channel, *following(releases.root, newest)] if channel == STABLE else [channel]
         try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.errors import Guarded
+from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.channels import behind
@@ -12,6 +12,7 @@ from backfill_assets.publish.conflicts import ShadowState
 from backfill_assets.publish.live import live_state
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, Withheld, release_as_it_stands, release_live
+from backfill_assets.publish.shadows import rebase
 from backfill_assets.publish.switch import Switch
 from tests.publish.killed import Killed, killed_at
 from tests.publish.site import DAYS, NOW, A, B, Site
@@ -54,6 +55,8 @@ def test_a_publication_to_candidate_that_is_killed_before_its_note_gives_stable_
     site, plan = killed_in(tmp_path, is_released)
     assert isinstance(release_live(site.workspace, who="sensor"), NothingNew)
     assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+    with pytest.raises(UsageError, match=f"Plan {plan.id} is published"):  # what it built anew, nobody would get
+        rebase(plan, site.workspace, "ada")
     assert publish(site, plan, "candidate").count("accepted") == 2
     assert (site.plans.state(plan.id), site.plans.half_published()) == ("published", [])
     assert released(site) == RELEASED

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
@@ -179,6 +180,8 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(site)
         rollback_of(plan, workspace, force=True)
     with pytest.raises(Guarded, match=f"{THIRD} is protected .*Nothing was published"):
         Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
+    with pytest.raises(Guarded, match=f"{SECOND} is protected"):  # although the calendar does not have it any more
+        rollback_of(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
     assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 

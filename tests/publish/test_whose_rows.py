@@ -101,3 +101,14 @@ def test_a_release_of_before_there_was_a_column_for_its_plans_names_them_in_its_
     assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7, D3: 9})
     publish(site, plan)
     assert released(site) == released(site, B.name) == RELEASED | {D1: 7, D3: 9}
+
+
+def test_a_plan_that_found_the_rows_of_one_that_was_tried_is_not_given_to_stable_without_it(site):
+    first, same = rebuilt(site, {D1: 7}), rebuilt(site, {D1: 7, D2: 3})
+    publish(site, first, "candidate")
+    assert publish(site, same, "candidate").count("unchanged") == 4
+    with pytest.raises(Guarded, match=f"would get 1 more plan.*{first.id}"):
+        publish(site, same)
+    publish(site, first)
+    publish(site, same)
+    assert released(site) == released(site, B.name) == RELEASED | {D1: 7}
