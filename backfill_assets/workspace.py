@@ -7,7 +7,7 @@ side by side in one process.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,10 @@ class Workspace:
     def graph(self) -> Graph:
         """Which partitions read which. The end of a growing calendar is fixed at the time of the call."""
         return Graph(self.tables, Calendar(self.calendar.first, self.calendar.last))
+
+    def one_look(self) -> Workspace:
+        """The same workspace for one act: it looks at each folder of the landing area once."""
+        return replace(self, area=self.area.one_look())
 
     @property
     def names(self) -> list[str]:

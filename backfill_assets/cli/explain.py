@@ -1,6 +1,7 @@
 """`backfill status --why TABLE DAY`: the status, builds, commits, inputs and source files of one partition."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from backfill_assets.lake.running_steps import RunningStep, running_steps
 from backfill_assets.lake.shadow_base import ledgers_of_shadows
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
+from backfill_assets.step.delivered import files_changed
 from backfill_assets.workspace import open_workspace
 
 
@@ -54,8 +56,17 @@ def explained(name: str, text: str) -> dict[str, Any]:
         "running": _running(step) if step else {},
         "code_now": table.version,
         "files": files,
-        "builds": [_values(build) | {"in_shadow": build in in_shadows} for build in builds],
+        "builds": [
+            _values(build) | {"in_shadow": build in in_shadows, "files_changed": _changed(builds[:n], build)}
+            for n, build in enumerate(builds)
+        ],
     }
+
+
+def _changed(before: Sequence[Build], build: Build) -> str:
+    """Which files are other than those of the last build before it that succeeded."""
+    last = next((each for each in reversed(before) if each.succeeded), None)
+    return files_changed(last, build) if last and build.delivered else ""
 
 
 def _running(step: RunningStep) -> dict[str, str]:
@@ -103,7 +114,8 @@ def show(console: Console, details: dict[str, Any]) -> None:
         ]
         console.print(f"    {', '.join(request)}")
         if build["delivered"]:
-            console.print(f"    from the delivery: {short(build['delivered'])}")
+            changed = f"; {build['files_changed']}" if build["files_changed"] else ""
+            console.print(f"    from the delivery: {short(build['delivered'])}{changed}")
         for table, days in build["inputs"].items():
             version = build["input_versions"].get(table, -1)
             read = f", read at version {version}" if version >= 0 else ""

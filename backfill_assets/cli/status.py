@@ -48,7 +48,7 @@ DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 
 def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
-    workspace, console = open_workspace(only_reading=True), terminal()
+    workspace, console = open_workspace(only_reading=True).one_look(), terminal()
     tables, calendar = workspace.named(target), workspace.calendar
     runs = runs_by_partition(workspace)
     selected = calendar.select(days) if days else calendar.days()

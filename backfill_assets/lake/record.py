@@ -49,11 +49,12 @@ class Build:
     """What became of one day of one table in one run. Times in UTC, durations in seconds.
 
     `inputs` maps each table that was read to its days and their fingerprints, `delivered` is the fingerprint of the day's
-    source files, `files` the number of lines of each by name; `day_fingerprints` maps an event day to the fingerprint of the
-    rows about it; `checks` holds the verdicts of the rules, `rules` is their version; `delta_version` is the table's version
-    after the build, `data_files` a hash of the names of the day's files in it; a day is `mixed` if it also keeps rows (merge,
-    append_once) that other code made, or that were made from another delivery or other inputs; `spark_conf` are Spark settings
-    that were this request's only, `accept` the files that it accepted as empty or missing.
+    source files, `files` the number of lines of each by name, `hashes` what tells its contents apart; `day_fingerprints`
+    maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts of the rules, `rules` is their
+    version; `delta_version` is the table's version after the build, `data_files` a hash of the names of the day's files in
+    it; a day is `mixed` if it also keeps rows (merge, append_once) that other code made, or that were made from another
+    delivery or other inputs; `spark_conf` are Spark settings that were this request's only, `accept` the files that it
+    accepted as empty or missing.
     """
 
     table: str
@@ -70,6 +71,7 @@ class Build:
     inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     delivered: str = ""
     files: Mapping[str, int] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
     input_versions: Mapping[str, int] = field(default_factory=dict)
     checks: Sequence[Mapping[str, Any]] = ()
     rules: str = ""
@@ -106,7 +108,18 @@ class Build:
         return cls(**known | {"day": date.fromisoformat(entry["day"]), "at": datetime.fromisoformat(entry["at"])})
 
 
-NESTED = ("nulls", "measures", "samples", "day_fingerprints", "inputs", "files", "input_versions", "checks", "spark_conf")
+NESTED = (
+    "nulls",
+    "measures",
+    "samples",
+    "day_fingerprints",
+    "inputs",
+    "files",
+    "hashes",
+    "input_versions",
+    "checks",
+    "spark_conf",
+)
 KINDS: dict[str, pa.DataType] = {
     "day": pa.date32(),
     "rows": pa.int64(),

@@ -61,6 +61,7 @@ def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     """Make the plan and keep it in the lake. Raises UsageError and Guarded; then nothing is kept."""
+    workspace = workspace.one_look()
     graph, settings = workspace.graph, workspace.settings
     selector = selector_of(request, workspace, graph.calendar)
     runs, builds = runs_by_partition(workspace), latest_builds(workspace)

@@ -142,7 +142,7 @@ class _TableHistory:
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"
         if isinstance(delivery, SourceError):
             return changed, str(delivery)
-        return changed, files_changed(accepted.files, delivery.files) if changed and changed.cause == Cause.SOURCE else ""
+        return changed, files_changed(accepted, delivery) if changed and changed.cause == Cause.SOURCE else ""
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
         if why := incomplete(self.table, day, self.own):

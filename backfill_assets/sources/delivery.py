@@ -15,6 +15,8 @@ from backfill_assets.sources.protocol import Delivery, LandingArea
 
 # Of files that are not deliveries.
 NAMED = 3
+# Of the hash of a file: enough to see that it is another than it was.
+DIGITS = 12
 Contents = Mapping[Entry, FileContents]
 
 
@@ -64,7 +66,8 @@ def delivery_of(
     stamp = "\n".join(each.stamp for each in files.values())
     undeclared = sorted({name for each in files.values() if fields for name in _header(each, form, fields).unknown})
     counts = {name: each.lines for name, each in names.items()}
-    return Delivery(fingerprint, counts, stamp, unread, undeclared, fewest)
+    hashes = {name: each.content[:DIGITS] for name, each in names.items()}
+    return Delivery(fingerprint, counts, stamp, hashes, unread, undeclared, fewest)
 
 
 def name_in(area: LandingArea, path: Entry) -> str:

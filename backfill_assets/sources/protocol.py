@@ -65,7 +65,8 @@ class Delivery:
     """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
 
     `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
-    while it read, not even the same. It is not recorded. `unread` names files that lie beside these, and are not read;
+    while it read, not even the same. It is not recorded. `hashes` has, by name, what tells the contents of
+    a file apart. `unread` names files that lie beside these, and are not read;
     `undeclared` columns that they have and that nobody declared. One of less than the share `fewest` of the lines of the
     delivery that a day was built from is refused, until somebody accepts it. `set_aside` names files whose rows the day does
     not get, because another flow has it too; `overlap` says so.
@@ -74,6 +75,7 @@ class Delivery:
     fingerprint: str = ""
     files: Mapping[str, int] = field(default_factory=dict)
     stamp: str = ""
+    hashes: Mapping[str, str] = field(default_factory=dict, compare=False)
     unread: Sequence[str] = field(default=(), compare=False)
     undeclared: Sequence[str] = field(default=(), compare=False)
     fewest: float = field(default=0.0, compare=False)

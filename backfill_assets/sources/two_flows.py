@@ -14,6 +14,7 @@ from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.reading import read_files
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.sources.archive import Archive, stamp_of
+from backfill_assets.sources.delivery import DIGITS
 from backfill_assets.sources.formats import JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.landing import Landing
@@ -71,17 +72,20 @@ class TwoFlows:
         if isinstance(landed, SourceError) and takes_landing:
             return landed
         rows = {name: sum(file.rows or 0 for file in files) for name, files in archives.items()}
+        hashes = {name: _hash([content_of(file) for file in files])[:DIGITS] for name, files in archives.items()}
         overlap = f"{', '.join(rows)} and the landing both have the day; precedence: {self.precedence}" if rows else ""
         if isinstance(landed, Delivery) and not takes_archives:
             return replace(landed, set_aside=[*rows], overlap=overlap)
         parts = [f"{name} {content_of(file)}" for name in sorted(archives) for file in archives[name]]
         stamp = "\n".join(file.path for files in archives.values() for file in files)
         if isinstance(landed, SourceError):
-            return Delivery(_hash(parts), rows, stamp, fewest=self.landing.fewest)
+            return Delivery(_hash(parts), rows, stamp, hashes, fewest=self.landing.fewest)
         if not takes_landing:
-            return Delivery(_hash(parts), rows, stamp, fewest=self.landing.fewest, set_aside=[*landed.files], overlap=overlap)
-        fingerprint, files = _hash([landed.fingerprint, *parts]), {**landed.files, **rows}
-        return replace(landed, fingerprint=fingerprint, files=files, stamp=f"{landed.stamp}\n{stamp}", overlap=overlap)
+            delivery = Delivery(_hash(parts), rows, stamp, hashes, fewest=self.landing.fewest)
+            return replace(delivery, set_aside=[*landed.files], overlap=overlap)
+        fingerprint, files, hashes = _hash([landed.fingerprint, *parts]), {**landed.files, **rows}, {**landed.hashes, **hashes}
+        stamp = f"{landed.stamp}\n{stamp}"
+        return replace(landed, fingerprint=fingerprint, files=files, stamp=stamp, hashes=hashes, overlap=overlap)
 
     def _takes(self, landed: Delivery | SourceError, archives: FilesByArchive) -> tuple[bool, bool]:
         """Whether a day gets the rows of the landing, and those of archives. A landing that cannot be used is not passed over,

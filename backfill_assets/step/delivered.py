@@ -91,11 +91,14 @@ def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
     return {name: f"has {delivery.files[name]:,} lines, and all files of the day had {lines_before:,}" for name in shorter}
 
 
-def files_changed(before: Mapping[str, int], now: Mapping[str, int]) -> str:
-    """Which files are other than those that a day was built from, as far as their names and lines show it; else ""."""
+def files_changed(last: Build, made_from: Build | Delivery) -> str:
+    """Which files are other than those that a day was last built from, as far as that is recorded; else ""."""
+    before, now, hashes = last.files, made_from.files, made_from.hashes
     changed = [f"{name} came" for name in now if name not in before]
     changed += [f"{name} is gone" for name in before if name not in now]
     changed += [f"{name} has {now[name]:,} lines, and had {n:,}" for name, n in before.items() if now.get(name, n) != n]
+    other = [name for name, content in last.hashes.items() if hashes.get(name, content) != content]
+    changed += [f"{name} has other contents" for name in other if now.get(name) == before.get(name)]
     more = f", and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
     return f"{len(changed)} file(s) changed: {', '.join(changed[:NAMED])}{more}" if before and changed else ""
 

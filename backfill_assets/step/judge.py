@@ -98,6 +98,7 @@ def record(
         inputs=judgement.inputs.tables,
         delivered=judgement.inputs.delivery.fingerprint,
         files=dict(judgement.inputs.delivery.files),
+        hashes=dict(judgement.inputs.delivery.hashes),
         input_versions=dict(versions or {}),
         checks=verdicts_of(audited) if audited else (),
         rules=table.rules_version,

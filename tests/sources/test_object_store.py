@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from backfill_assets.cli import doctor, status
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.plan.status import State, status_of
+from backfill_assets.settings import read_settings
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.copies import Copies
 from backfill_assets.sources.formats import Parquet
@@ -28,7 +30,7 @@ from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
 from tests.moto_server import CREDENTIALS, Bucket, moto_server
 from tests.sources.files import LINE, put
-from tests.world import REJECTED, World
+from tests.world import RAW, REJECTED, World
 
 EVENTS = Landing("events")
 NAMES = (
@@ -237,8 +239,8 @@ class Stored(World):
 
     def outdated(self) -> dict[date, str]:
         workspace = self.workspace
-        status = status_of(workspace, [self.table(REJECTED)], days(0, 1), latest=workspace.lake.latest({REJECTED: None}))
-        return {on: each.why for (_, on), each in status.partitions.items() if each.state != State.UP_TO_DATE}
+        found = status_of(workspace, [self.table(REJECTED)], days(0, 1), latest=workspace.lake.latest({REJECTED: None}))
+        return {on: each.why for (_, on), each in found.partitions.items() if each.state != State.UP_TO_DATE}
 
     def lines(self) -> list[tuple[date, str, str]]:
         return [(row["arrival_day"], row["source_file"], row["line"]) for row in self.rows(REJECTED)]
@@ -271,3 +273,22 @@ def test_days_are_built_from_objects_that_are_read_once_and_a_replaced_one_makes
     built = stored.run(days(0, 1), [REJECTED])[REJECTED].built
     assert {build.day: build.outcome for build in built} == {day(1): "accepted"}
     assert stored.lines() == [*lines[:3], (day(1), name, "another"), (day(1), name, "one")]
+
+
+def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(bucket, tmp_path, monkeypatch, capsys):
+    for name in ("2019-08-15.jsonl", "notes.txt"):
+        bucket.put(f"outage_events/{name}", LINE.encode())
+    places = {"HOME": str(tmp_path), "LANDING": bucket.place}
+    for name, value in {**places, "FIRST_DAY": "2019-08-15", "LAST_DAY": "2019-08-16"}.items():
+        monkeypatch.setenv(f"BACKFILL_{name}", value)
+    with bucket.counting() as requests:
+        status.run("", "raw/*", check=False, as_json=True)
+    assert requests == {"lists": 1, "GET outage_events/2019-08-15.jsonl": 1}
+    unread = "files of no day, which are not read: outage_events/notes.txt"
+    assert json.loads(capsys.readouterr().out)["not_read"] == dict.fromkeys((RAW, REJECTED), unread)
+    finding = doctor.landing(read_settings())
+    assert (finding.level, finding.message) == ("ok", bucket.place)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
+    monkeypatch.setenv("BACKFILL_LANDING", f"s3://no-{bucket.name}")
+    finding = doctor.landing(read_settings())
+    assert (finding.level, WRONG[no_bucket] in finding.message) == ("FAIL", True)

@@ -174,4 +174,18 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
     ],
 )
 def test_what_changed_of_a_delivery_is_named(before, now, said):
-    assert files_changed(before, now) == said
+    build = Build(raw.name, day(0), "accepted", "r", "1", files=before)
+    assert files_changed(build, Delivery(files=now)) == said
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        pytest.param({"a": "x", "b": "y"}, {"a": "z", "b": "y"}, "1 file(s) changed: a has other contents", id="as many lines"),
+        pytest.param({"a": "x", "c": "y"}, {"a": "x", "b": "z"}, "", id="what came and went is said by the names"),
+        pytest.param({}, {"a": "x", "b": "y"}, "", id="a build of before hashes were recorded"),
+    ],
+)
+def test_files_of_as_many_lines_and_other_contents_are_named(before, now, said):
+    build = Build(raw.name, day(0), "accepted", "r", "1", files={"a": 1, "b": 1}, hashes=before)
+    assert files_changed(build, Delivery(files={"a": 1, "b": 1}, hashes=now)) == said
