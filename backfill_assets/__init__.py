@@ -8,6 +8,7 @@ window, same_day, itself, SliceDays       what a table reads
 Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folder, by day; how they are written, their columns
 DeltaSource                               a source: a Delta table that somebody else writes
 Kafka                                     a source: a Kafka topic, whose records are of the days of their timestamps
+PostgresTable                             a source: a table or view of a PostgreSQL database
 TwoFlows, Archive                         a landing and archives of many days as one source
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from backfill_assets.sources.formats import Csv, JsonLines, Parquet
     from backfill_assets.sources.kafka import Kafka
     from backfill_assets.sources.landing import Landing
+    from backfill_assets.sources.postgres import PostgresTable
     from backfill_assets.sources.protocol import LandingArea, Source
     from backfill_assets.sources.two_flows import TwoFlows
     from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation, consumer, reconciliation
@@ -47,8 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Kafka", "Landing", "LandingArea", "Parquet",
-    "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of", "consumer",
-    "definitions", "field", "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table", "window",
+    "PostgresTable", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of",
+    "consumer", "definitions", "field", "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table",
+    "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
@@ -63,6 +66,7 @@ _MODULES = {
     "Landing": "sources.landing",
     "LandingArea": "sources.protocol",
     "Parquet": "sources.formats",
+    "PostgresTable": "sources.postgres",
     "Reader": "tables.agreements",
     "Reconciled": "tables.agreements",
     "Reconciliation": "tables.agreements",

@@ -20,6 +20,7 @@ from backfill_assets.settings import read_settings
 from tests.deliveries import arriving, day
 from tests.environment import FIRST_PROCESS, SUITE
 from tests.journeys.demo import demo_once
+from tests.postgres import PostgresServer, postgres_server
 from tests.suite import connect, end_engine, made_once
 from tests.world import EIGHT, FOUR, World
 
@@ -77,6 +78,13 @@ def spark() -> Iterator[SparkSession]:
     session = start(read_settings(spark_remote=connect()))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture

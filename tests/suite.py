@@ -14,11 +14,12 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from backfill_assets.lake.engine import Engine, engine_command
 from backfill_assets.servers.child import free_port, is_taken, process_tree, wait_or_kill
 from backfill_assets.settings import read_settings
+from backfill_assets.sources.postgres import DRIVER
 from tests.environment import SUITE
 
 START_TIMEOUT_S = 240
 # By which the sources are read that tests try on real servers.
-PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
+PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", DRIVER)
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:

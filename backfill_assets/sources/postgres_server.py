@@ -1,0 +1,114 @@
+"""Connections to a PostgreSQL server: how they are made, and what is said where there is none.
+
+A password stands in the environment or in a pgpass file, and in no URL, error or record. It goes to the server, and to the
+engine, which asks the server for rows.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from backfill_assets.errors import ServiceUnavailable, SourceError, StillWritten
+from backfill_assets.lake.locks import Locked, file_lock
+from backfill_assets.sources.protocol import LandingArea
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+APPLICATION = "backfill"  # as the server's lists of sessions name it
+CONNECT_TIMEOUT_S = 10
+# How long one look waits for another of the same source.
+PATIENCE_S = 600
+# What the text of values depends on: the same whoever asks.
+SETTINGS = (
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; "
+    "SET extra_float_digits = 1; SET lc_monetary = 'C'"
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the source `name` finds its database."""
+
+    name: str
+    url: str
+    password_env: str
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+    def refuse_unusable(self) -> None:
+        """ValueError for a URL that is none of a PostgreSQL database, or has a password in it; it does not show that."""
+        parts = urlsplit(self.url)
+        if parts.password is not None or "password" in parse_qs(parts.query):
+            raise ValueError(f"PostgresTable({self.name!r}): no password in `url`; name the environment variable: password_env")
+        if parts.scheme not in ("postgresql", "postgres") or not parts.hostname or not parts.path.strip("/"):
+            raise ValueError(f"PostgresTable({self.name!r}): url is postgresql://user@host:5432/database, not {self.url!r}")
+
+    @contextmanager
+    def connected(self, area: LandingArea) -> Iterator["Connection[Any]"]:
+        """A connection that sees one state of the database, and ends with the block.
+
+        Raises StillWritten where there is none, or it breaks, and SourceError for what the server refuses in the block.
+        """
+        try:
+            import psycopg
+        except ImportError:
+            raise ServiceUnavailable(
+                f"{self.name} is in PostgreSQL, and psycopg is not installed. Nothing was read. Install it: "
+                "pip install 'backfill-assets[postgres]'"
+            ) from None
+        given = {"password": self._password(), "fallback_application_name": APPLICATION, "connect_timeout": CONNECT_TIMEOUT_S}
+        try:
+            with self._turn(area), psycopg.connect(psycopg.conninfo.make_conninfo(self.url, **given)) as connection:
+                connection.prepare_threshold = None  # a pool before the server may give each transaction another session
+                connection.read_only, connection.isolation_level = True, psycopg.IsolationLevel.REPEATABLE_READ
+                connection.execute(SETTINGS.replace("SET ", "SET LOCAL ").encode())
+                yield connection
+        except psycopg.OperationalError as error:
+            variable = f"${self.password_env}" if self.password_env else "$PGPASSWORD or the pgpass file"
+            raise StillWritten(
+                f"{self} cannot be asked: {_one_line(error)}. Days stay as they were built. Start the server, or correct the "
+                f"`url` of {self.name} or the password in {variable}"
+            ) from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise SourceError(f"{self}: {_one_line(error)}. Grant the user SELECT") from None
+        except psycopg.Error as error:
+            raise SourceError(f"{self}: {_one_line(error)}") from None
+
+    def for_spark(self, connection: "Connection[Any]") -> tuple[str, dict[str, str]]:
+        """The URL and the properties by which Spark gets connections like this one."""
+        info, given = connection.info, parse_qs(urlsplit(self.url).query)
+        options = {"ApplicationName": APPLICATION, "connectTimeout": str(CONNECT_TIMEOUT_S), "tcpKeepAlive": "true"}
+        options |= {name: values[-1] for name, values in given.items() if name.startswith("ssl")}
+        url = f"jdbc:postgresql://{info.host}:{info.port}/{quote(info.dbname, safe='')}?{urlencode(options)}"
+        properties = {"driver": "org.postgresql.Driver", "user": info.user, "sessionInitStatement": SETTINGS}
+        return url, properties | ({"password": info.password} if info.password else {})
+
+    def _password(self) -> str | None:
+        if not self.password_env or os.environ.get(self.password_env):
+            return os.environ.get(self.password_env)
+        raise StillWritten(
+            f"{self} cannot be asked: the environment has no {self.password_env}, which is `password_env` of {self.name}. Days "
+            "stay as they were built. Set it where this runs"
+        )
+
+    @contextmanager
+    def _turn(self, area: LandingArea) -> Iterator[None]:
+        """The looks of one machine at one source are taken in turns, so that together they need one connection."""
+        with ExitStack() as held:
+            if area.cache:
+                try:
+                    with suppress(OSError):  # someone who may only read the home looks beside the others
+                        held.enter_context(file_lock(area.cache / f"{self.name}.look.lock", patience=PATIENCE_S))
+                except Locked:
+                    raise StillWritten(f"{self} has been looked at by another process for {PATIENCE_S // 60} minutes") from None
+            yield
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,252 @@
+"""A PostgreSQL table as a source: a day is its rows, looked at by one query and read by Spark in a few ranges."""
+
+import subprocess
+import sys
+from collections import Counter
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten
+from backfill_assets.servers.child import free_port
+from backfill_assets.sources.postgres import PostgresTable
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from tests.deliveries import day, days
+from tests.postgres import PostgresServer
+
+AREA = LandingArea(Path("/nowhere"))
+
+
+@pytest.fixture(autouse=True)
+def password(postgres, monkeypatch):
+    monkeypatch.setenv("READER_PASSWORD", postgres.password)
+
+
+@pytest.fixture
+def orders(postgres) -> PostgresTable:
+    """Three rows on a day and one on the next."""
+    postgres.execute(
+        "DROP TABLE IF EXISTS orders CASCADE",
+        "CREATE TABLE orders (ordered_on date, id int, cents bigint, changed_at timestamptz DEFAULT now())",
+        f"INSERT INTO orders VALUES ('{day(0)}', 1, 100), ('{day(0)}', 2, 200), ('{day(0)}', 3, NULL), ('{day(1)}', 4, 400)",
+    )
+    return source(postgres, "orders", "ordered_on")
+
+
+def source(postgres: PostgresServer, name: str, of_day: str, **more) -> PostgresTable:
+    return PostgresTable(name, of_day, **{"url": postgres.url, "password_env": "READER_PASSWORD"} | more)
+
+
+def looked_at(table: PostgresTable, *numbers: int) -> dict[date, Delivery]:
+    return {at: each for at, each in table.delivered(AREA, days(*numbers)).items() if isinstance(each, Delivery)}
+
+
+def fingerprints(delivered: dict[date, Delivery]) -> dict[date, str]:
+    return {at: each.fingerprint for at, each in delivered.items()}
+
+
+def differing(before: dict[date, Delivery], after: dict[date, Delivery]) -> set[date]:
+    return {at for at in {*before, *after} if at not in before or at not in after or before[at] != after[at]}
+
+
+def test_a_day_is_delivered_as_its_rows_and_one_without_any_is_not(orders):
+    delivered = orders.delivered(AREA, days(0, 1, 2))
+    assert [isinstance(each, Delivery) and dict(each.files) for each in delivered.values()] == [
+        {"orders": 3},
+        {"orders": 1},
+        False,
+    ]
+    assert isinstance(delivered[day(2)], NotDelivered)
+    (sentence,) = orders.described(AREA, day(0))
+    assert sentence.startswith(f"orders at 127.0.0.1:{orders._server.url.split(':')[-1]}, 3 rows, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        pytest.param("UPDATE orders SET cents = 101 WHERE id = 1", {day(0)}, id="a value"),
+        pytest.param("UPDATE orders SET cents = 0 WHERE id = 3", {day(0)}, id="a value in place of null"),
+        pytest.param("UPDATE orders SET id = 5 - id WHERE id IN (2, 3)", {day(0)}, id="values that two rows exchange"),
+        pytest.param("DELETE FROM orders WHERE id = 4", {day(1)}, id="the last row of a day goes"),
+        pytest.param(f"INSERT INTO orders VALUES ('{day(2)}', 5, 5)", {day(2)}, id="the first row of a day comes"),
+        pytest.param(f"UPDATE orders SET ordered_on = '{day(1)}' WHERE id = 1", {day(0), day(1)}, id="a row changes its day"),
+        pytest.param(f"INSERT INTO orders VALUES ('{day(9)}', 5, 5)", set(), id="a row of a day that was not asked for"),
+        pytest.param("ALTER TABLE orders ADD note text", {day(0), day(1)}, id="a column comes"),
+    ],
+)
+def test_a_change_shows_in_its_days_and_no_others(orders, postgres, change, changed):
+    before = looked_at(orders, 0, 1, 2)
+    postgres.execute(change)
+    assert differing(before, looked_at(orders, 0, 1, 2)) == changed
+
+
+def test_rows_that_are_written_again_as_they_were_are_the_same_delivery_but_not_the_same_state(orders, postgres):
+    before = looked_at(orders, 0, 1)
+    postgres.execute("UPDATE orders SET cents = 7 WHERE id = 1", "UPDATE orders SET cents = 100 WHERE id = 1")
+    after = looked_at(orders, 0, 1)
+    assert fingerprints(after) == fingerprints(before)
+    assert differing(before, after) == {day(0)}
+    postgres.execute("CREATE VIEW seen AS SELECT * FROM orders")
+    view = source(postgres, "orders", "ordered_on", table="seen")
+    assert fingerprints(looked_at(view, 0, 1)) == fingerprints(before)
+
+
+def test_with_a_column_of_changes_that_column_alone_is_looked_at(orders, postgres):
+    by_change = source(postgres, "orders", "ordered_on", changed_at="changed_at")
+    before = looked_at(by_change, 0, 1)
+    postgres.execute("UPDATE orders SET cents = 7 WHERE id = 4")
+    assert differing(before, looked_at(by_change, 0, 1)) == set()
+    postgres.execute("UPDATE orders SET changed_at = changed_at + interval '1 us' WHERE id = 1")
+    assert differing(before, looked_at(by_change, 0, 1)) == {day(0)}
+
+
+def test_columns_that_are_not_read_are_not_looked_at(orders, postgres):
+    some = source(postgres, "orders", "ordered_on", columns=["id"])
+    before = looked_at(some, 0, 1)
+    postgres.execute("UPDATE orders SET cents = 7", "ALTER TABLE orders ADD note text")
+    assert fingerprints(looked_at(some, 0, 1)) == fingerprints(before)
+
+
+def test_who_asks_makes_no_other_fingerprints(orders, postgres):
+    before = looked_at(orders, 0, 1)
+    settings = {"TimeZone": "Asia/Tokyo", "DateStyle": "SQL, DMY", "IntervalStyle": "iso_8601", "extra_float_digits": "0"}
+    postgres.execute(*(f"ALTER ROLE reader SET {name} = '{value}'" for name, value in settings.items()))
+    try:
+        assert differing(before, looked_at(orders, 0, 1)) == set()
+    finally:
+        postgres.execute("ALTER ROLE reader RESET ALL")
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone"),
+    [("timestamptz", z) for z in ("UTC", "Europe/Berlin", "America/Havana")] + [("timestamp", "Europe/Berlin")],
+)
+def test_a_day_of_timestamps_begins_at_midnight_in_the_declared_time_zone(postgres, kind, zone):
+    # Clocks went back at 1:00 in Havana on 2019-11-03, to 0:00, and at 3:00 in Berlin on 2019-10-27.
+    first, last = date(2019, 10, 26), date(2019, 11, 4)
+    at = [datetime(2019, 10, 25, tzinfo=ZoneInfo("UTC")) + timedelta(minutes=30 * n) for n in range(12 * 48)]
+    postgres.execute(
+        "DROP TABLE IF EXISTS seen", f"CREATE TABLE seen (at {kind})", "SET TimeZone = 'UTC'",
+        f"INSERT INTO seen VALUES {', '.join(f'''('{each:%Y-%m-%d %H:%M}')''' for each in at)}, (NULL), ('infinity')",
+    )  # fmt: skip
+    asked = [first + timedelta(days=n) for n in range((last - first).days + 1) if n != 4]
+    counted = Counter(each.astimezone(ZoneInfo(zone)).date() if kind == "timestamptz" else each.date() for each in at)
+    delivered = source(postgres, "seen", "at", time_zone=zone).delivered(AREA, asked)
+    rows = {on: sum(each.files.values()) for on, each in delivered.items() if isinstance(each, Delivery)}
+    assert rows == {on: counted[on] for on in asked}
+
+
+def test_a_hundred_days_are_looked_at_by_one_query(postgres):
+    postgres.execute(
+        "DROP TABLE IF EXISTS hundred",
+        f"CREATE TABLE hundred AS SELECT date '{day(0)}' + n % 100 AS on_day, n FROM generate_series(1, 300) n",
+    )
+    table = source(postgres, "hundred", "on_day")
+    assert len(looked_at(table, *range(100))) == 100
+    assert len(postgres.statements("FROM public.hundred")) == 1
+
+
+ERRORS = {
+    "wrong password": ({"password_env": "WRONG_PASSWORD"}, StillWritten, "password authentication failed for user"),
+    "a password that is not there": ({"password_env": "NO_PASSWORD"}, StillWritten, "the environment has no NO_PASSWORD"),
+    "no server": ({"url": "postgresql://reader@127.0.0.1:{free}/postgres"}, StillWritten, "Connection refused"),
+    "no database": ({"url": "postgresql://reader@127.0.0.1:{port}/shop"}, StillWritten, 'database "shop" does not exist'),
+    "no table": ({"table": "sales.orders"}, SourceError, "has no table or view sales.orders that reader may see"),
+    "no column": ({"columns": ["id", "note"]}, SourceError, "has no column note. It has ordered_on, id, cents, changed_at"),
+    "no day": ({"day": "sold_on"}, SourceError, "has no column sold_on"),
+    "a number for a day": ({"day": "id"}, SourceError, "id of orders is of type integer, and a day is a date or a timestamp"),
+    "no time zone": ({"day": "changed_at"}, SourceError, "changed_at of orders is a timestamp: say where its days begin"),
+    "no right to read": ({"table": "secret"}, SourceError, "permission denied for table secret. Grant the user SELECT"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "kind", "words"), ERRORS.values(), ids=list(ERRORS))
+def test_what_is_wrong_fails_every_day_and_says_what_to_do(orders, postgres, monkeypatch, wrong, kind, words):
+    monkeypatch.setenv("WRONG_PASSWORD", "tell-nobody")
+    postgres.execute("CREATE TABLE IF NOT EXISTS secret (ordered_on date)", "REVOKE ALL ON secret FROM reader")
+    wrong = {k: v.format(port=postgres.port, free=free_port()) if k == "url" else v for k, v in wrong.items()}
+    given = {"name": "orders", "day": "ordered_on", "url": postgres.url, "password_env": "READER_PASSWORD"} | wrong
+    delivered = PostgresTable(**given).delivered(AREA, days(0, 1))
+    assert {type(each) for each in delivered.values()} == {kind}
+    for at, each in delivered.items():
+        assert str(each).startswith(f"no source for {at}: ")
+        assert words in str(each)
+        assert "tell-nobody" not in str(each)
+        assert postgres.password not in str(each)
+
+
+def test_a_password_in_the_url_and_too_few_connections_are_refused_and_the_password_is_not_shown():
+    for url in ("postgresql://reader:hunter2@localhost/shop", "postgresql://localhost/shop?password=hunter2"):
+        with pytest.raises(ValueError, match="name the environment variable: password_env") as refused:
+            PostgresTable("orders", "at", url=url)
+        assert "hunter2" not in str(refused.value)
+    for url in ("mysql://localhost/shop", "postgresql:///shop", "postgresql://localhost"):
+        with pytest.raises(ValueError, match="url is postgresql://user@host:5432/database"):
+            PostgresTable("orders", "at", url=url)
+    with pytest.raises(ValueError, match="there is no time zone 'Moon'"):
+        PostgresTable("orders", "at", url="postgresql://localhost/shop", time_zone="Moon")
+    with pytest.raises(ValueError, match="connections is at least 3, not 2"):
+        PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)
+
+
+def test_without_psycopg_it_says_what_to_install():
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from datetime import date; from pathlib import Path; from backfill_assets import LandingArea, PostgresTable\n"
+        "PostgresTable('o', 'at', url='postgresql://localhost/shop').delivered(LandingArea(Path()), [date(2024, 6, 1)])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"{ServiceUnavailable.__name__}: o is in PostgreSQL, and psycopg is not installed" in done.stderr
+    assert "pip install 'backfill-assets[postgres]'" in done.stderr
+
+
+def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgres, spark):
+    columns = {
+        "flag boolean": ("true", True), "small smallint": ("7", 7), "whole int": ("-7", -7), "big bigint": ("2^53", 2**53),
+        "narrow real": ("0.5", 0.5), "wide float8": ("0.1", 0.1),
+        "words text": ("'näh'", "näh"), "short varchar(9)": ("'a'", "a"),
+        "price numeric(10,2)": ("3.14", Decimal("3.14")), "exact numeric": ("0.1234567890123456789", "0.1234567890123456789"),
+        "raw bytea": (r"'\x00ff'", b"\x00\xff"), "born date": ("'1066-10-14'", date(1066, 10, 14)),
+        "seen timestamptz": ("'2019-08-15 12:00:00.123456+02'", datetime(2019, 8, 15, 10, 0, 0, 123456)),
+        "local timestamp": ("'2019-08-15 12:00'", datetime(2019, 8, 15, 10)),
+        "id uuid": ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        "said json": ("""'{"a":  1}'""", '{"a":  1}'), "kept jsonb": ("""'{"a":  1}'""", '{"a": 1}'),
+        "tags text[]": ("ARRAY['a,b', NULL]", ["a,b", None]), "counts int[]": ("'{}'", []),
+        "dates date[]": ("ARRAY['2019-08-15'::date]", "{2019-08-15}"), "lasts interval": ("'1 day 2 hours'", "1 day 02:00:00"),
+        '"Odd ""Name" int': ("1", 1),
+    }  # fmt: skip
+    nothing = ", ".join("NULL" for _ in columns)
+    postgres.execute(
+        "DROP TABLE IF EXISTS kinds", f"CREATE TABLE kinds (on_day date, {', '.join(columns)})",
+        f"INSERT INTO kinds VALUES ('{day(0)}', {', '.join(value for value, _ in columns.values())}), ('{day(1)}', {nothing})",
+    )  # fmt: skip
+    read = source(postgres, "kinds", "on_day", time_zone="Europe/Berlin").read(AREA, spark, days(0, 1)).orderBy("arrival_day")
+    full, empty = ([bytes(v) if isinstance(v, bytearray) else v for v in row] for row in read.collect())
+    assert full == [day(0), day(0), *(value for _, value in columns.values())]
+    assert empty == [day(1), day(1)] + [None] * len(columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("date", "'infinity'"), ("timestamptz", "'-infinity'"), ("numeric(5,2)", "'NaN'"), ("int[]", "'{{1,2},{3,4}}'")],
+    ids=["infinite date", "infinite timestamp", "no number", "array of arrays"],
+)
+def test_a_value_that_spark_has_none_for_is_an_error_that_names_its_column(postgres, spark, kind, value):
+    postgres.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (on_day date, odd_one {kind})")
+    postgres.execute(f"INSERT INTO odd VALUES ('{day(0)}', {value}), ('{day(1)}', NULL)")
+    table = source(postgres, "odd", "on_day")
+    assert table.read(AREA, spark, days(1)).count() == 1
+    with pytest.raises(Exception, match="odd_one holds what Spark has no value for; leave it out, or read a view"):
+        table.read(AREA, spark, days(0, 1)).collect()
+
+
+def test_a_pgpass_file_is_read_where_no_variable_is_named(orders, postgres, tmp_path, monkeypatch):
+    passwords = tmp_path / "pgpass"
+    passwords.write_text(f"127.0.0.1:{postgres.port}:*:reader:{postgres.password}\n")
+    passwords.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(passwords))
+    table = source(postgres, "orders", "ordered_on", password_env="")
+    assert len(looked_at(table, 0, 1)) == 2
