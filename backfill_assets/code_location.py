@@ -25,6 +25,7 @@ from backfill_assets.orchestration.release_sensor import release_check, release_
 from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E402
 from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
 from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
+from backfill_assets.orchestration.source_sensor import source_changes_sensor  # noqa: E402
 from backfill_assets.orchestration.spark import SparkResource, for_each_run, spark_resource  # noqa: E402
 from backfill_assets.orchestration.switch_job import switch_job  # noqa: E402
 from backfill_assets.orchestration.verify_job import verify_job  # noqa: E402
@@ -59,7 +60,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             maintenance,
         ],
         schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],
-        sensors=[release_sensor(workspace), late_rows_sensor(workspace)],
+        sensors=[release_sensor(workspace), late_rows_sensor(workspace), source_changes_sensor(workspace)],
         resources={"spark": for_each_run(spark), "options": RebuildOptions()},
         executor=executor,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition
@@ -147,6 +148,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
         request.force and not request.only,
         request.upstream,
         request.downstream,
+        Calendar(date.min, date.max).select(request.downstream_since)[0] if request.downstream_since else date.min,
     )
 
 

@@ -84,6 +84,7 @@ class RebuildRequest(PlanOptions):
     only: str = option("", "Days in these states only, separated by commas: missing, failed, outdated.")
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
     downstream: bool = option(False, "Also what is downstream of these days.")
+    downstream_since: str = option("", "Of what is downstream no days before this one: YYYY-MM-DD.")
     yes: bool = option(False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS.")
 
     def given(self) -> list[str]:

@@ -29,7 +29,7 @@ NOT_NOW = NEVER_PLANNED | {State.RUNNING}
 
 @dataclass(frozen=True)
 class Selector:
-    """Which partitions are meant: days of tables, in which states, and whether with what is upstream and downstream of them."""
+    """Which partitions are meant: days of tables in some states, with what is up- or downstream, the latter since a day."""
 
     tables: Sequence[str]
     days: Sequence[date]
@@ -37,6 +37,7 @@ class Selector:
     force: bool = False
     upstream: bool = False
     downstream: bool = False
+    since: date = date.min
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:
         # Of the days named, those that are up to date now and will not be once their inputs are rebuilt belong to the plan.
-        downstream = _downstream(selection.partitions, graph, status, None if selector.downstream else set(named))
+        within = None if selector.downstream else set(named)
+        downstream = _downstream(selection.partitions, graph, status, within, selector.since)
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
     blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in selection.partitions}
     helps = not selector.upstream and _upstream_helps(blocked, graph, status)
@@ -124,11 +126,10 @@ def _downstream(
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     within: Collection[Partition] | None,
+    since: date,
 ) -> dict[Partition, str]:
-    """What reads a selected partition, and what reads that: each may come out different once its input has been rebuilt.
-
-    Of these only those `within`, if that is given.
-    """
+    """What reads a selected partition, and what reads that: each may come out different once its input has been rebuilt. Of
+    these only those `within`, if that is given, and none before `since`."""
     downstream: dict[Partition, str] = {}
     queue, previous = graph.in_order(selected), dict[str, date]()
     for partition in queue:
@@ -137,7 +138,7 @@ def _downstream(
         previous[partition[0]] = partition[1]
         for reader in readers:
             known = reader in selected or reader in downstream or (within is not None and reader not in within)
-            if not known and status[reader].state not in NOT_NOW:
+            if not known and reader[1] >= since and status[reader].state not in NOT_NOW:
                 downstream[reader] = f"{READS}{partition[0]} {partition[1].isoformat()}"
                 queue.append(reader)
     return downstream
@@ -174,7 +175,6 @@ def _buildable(
 def state_names(only: str) -> Collection[str]:
     """The names of a comma-separated list, as `--only` takes them; all if it is empty. UsageError for an unknown one."""
     named = frozenset(word.strip() for word in only.split(",") if word.strip())
-    unknown = sorted(named - set(STATES))
-    if unknown:
+    if unknown := sorted(named - set(STATES)):
         raise UsageError(f"--only {unknown[0]} is not a state. Nothing was planned. The states are {', '.join(STATES)}.")
     return named or frozenset(STATES)

@@ -23,7 +23,7 @@ from backfill_assets.sources.formats import JSON_LINES, Format, JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
 from backfill_assets.sources.patterns import Pattern
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import HORIZON, Delivery, LandingArea
 from backfill_assets.sources.read_rows import ReadFile, read_lines, read_rows
 
 DAILY = ("year={year}/month={month}/day={day}/**", "{year}-{month}-{day}/**", "{year}-{month}-{day}*")
@@ -41,6 +41,7 @@ class Landing:
     settled   seconds that a day's files must have lain unchanged; until then the day is not read, and stays as it is
     marker    the name of a file beside a day's files that is written when they are complete, such as "_SUCCESS"
     fewest    the least share of the lines of the last accepted delivery of a day; a new one of fewer lines is refused
+    horizon   how many days after a day its files may change for it to be rebuilt unasked, by the sensor `source_changes`
 
     The rows read have `arrival_day DATE, source_file STRING` and, of lines, `line STRING, is_utf8 BOOLEAN` (where bytes are not
     UTF-8, U+FFFD stands for them and `is_utf8` is false); of CSV, Parquet and with `fields`, those of `read_rows`.
@@ -56,6 +57,7 @@ class Landing:
     settled: float = field(default=0.0, compare=False)
     marker: str = field(default="", compare=False)
     fewest: float = field(default=0.5, compare=False)
+    horizon: int = field(default=HORIZON, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files))

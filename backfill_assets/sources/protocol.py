@@ -11,6 +11,9 @@ from backfill_assets.errors import SourceError
 from backfill_assets.sources.files import EVERYTHING, Files, Part, Tree
 from backfill_assets.sources.local_disk import DISK
 
+# Days after a day: where it changes later than that, a person decides. Of sources that do not say otherwise.
+HORIZON = 14
+
 
 @dataclass(frozen=True)
 class LandingArea:

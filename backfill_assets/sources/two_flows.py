@@ -59,6 +59,10 @@ class TwoFlows:
         return self.landing.name
 
     @property
+    def horizon(self) -> int:
+        return self.landing.horizon
+
+    @property
     def columns(self) -> str:
         return self.landing.columns
 

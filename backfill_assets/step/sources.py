@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import SourceError
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.protocol import HORIZON, LandingArea
 from backfill_assets.tables.declaration import Table
 
 # Of files of no day.
@@ -32,6 +32,20 @@ class HasEras(Protocol):
     """A source that declares since when its files have which columns."""
 
     def eras(self, days: Collection[date]) -> Mapping[tuple[str, ...], Sequence[date]]: ...
+
+
+@runtime_checkable
+class HasHorizon(Protocol):
+    """A source that says how many days after a day its files may change for it to be rebuilt unasked."""
+
+    @property
+    def horizon(self) -> int: ...
+
+
+def horizon_of(table: Table) -> int:
+    """That of the source of a table."""
+    source = table.source()
+    return source.horizon if isinstance(source, HasHorizon) else HORIZON
 
 
 def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:

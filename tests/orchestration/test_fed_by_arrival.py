@@ -3,7 +3,6 @@
 The nights build what has come in and the day whose watermark has passed, and rebuild nothing; that is left to the sensor.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -12,10 +11,9 @@ import pytest
 
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.late_sensor import QUIET, Batch, decide
+from backfill_assets.orchestration.late_sensor import batch_of
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.make import make_plan
-from backfill_assets.rebuild.launch import utc_now
 from tests.oracle import differences, oracle_of
 from tests.world import DAILY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World, differing_rows
 
@@ -28,19 +26,15 @@ def growing_on(today: date) -> Calendar:
     return Calendar(FIRST, today=lambda: today)
 
 
-def nothing() -> Iterator[str]:
-    yield from ()
-
-
 def sensed(world: World) -> set[date]:
     """Build what the sensor requests; the event days of it."""
-    batch = decide(late_rows(world.workspace), utc_now() + QUIET, nothing)
-    if not isinstance(batch, Batch):
+    batch = batch_of(late_rows(world.workspace))
+    if batch is None:
         return set()
     plan = make_plan(request_of(batch.request), world.workspace).plan
     for name in BY_EVENT:
         world.run(sorted(plan.days_of(name)), [name], plan=plan.id)
-    assert decide(late_rows(world.workspace), utc_now() + QUIET, nothing) is None
+    assert batch_of(late_rows(world.workspace)) is None
     return set(plan.days_of(OUTAGES))
 
 

@@ -22,7 +22,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.late_sensor import LONGEST, QUIET, late_rows_sensor
+from backfill_assets.orchestration.late_sensor import late_rows_sensor
+from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET
 from backfill_assets.plan.history import start
 from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.plan import Plan

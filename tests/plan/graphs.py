@@ -61,7 +61,9 @@ def selectors(draw, graph: Graph) -> Selector:
     names = draw(st.lists(st.sampled_from([t.name for t in graph.tables]), min_size=1, unique=True))
     days = sorted(draw(st.sets(st.sampled_from(CALENDAR.days()), min_size=1)))
     only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
-    return Selector(names, days, frozenset(only), *(draw(st.booleans()) for _ in range(3)))
+    since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
+    force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
+    return Selector(names, days, frozenset(only), force, upstream, downstream, since)
 
 
 def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:

@@ -50,7 +50,8 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     while within:
         more = {
             r for r in partitions for c in chosen
-            if r in within and reads(graph, r, c) and status[r].state not in (State.RUNNING, *NEVER) and r not in chosen
+            if r in within and r[1] >= selector.since
+            and reads(graph, r, c) and status[r].state not in (State.RUNNING, *NEVER) and r not in chosen
         }  # fmt: skip
         chosen |= more
         if not more:

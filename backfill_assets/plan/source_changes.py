@@ -1,0 +1,72 @@
+"""Days that were built from other files than lie there now, of the days that a sensor may have rebuilt. No Spark, no Dagster.
+
+Only the days within a source's horizon are looked at: of older ones a person decides, who sees them in `backfill status`. No
+file is read that has not changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from backfill_assets.calendar import Partition
+from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.lake.latest import Latest
+from backfill_assets.plan.make import latest_builds, runs_by_partition
+from backfill_assets.step.delivered import delivered_for, files_changed
+from backfill_assets.step.sources import horizon_of
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class ChangedDay:
+    """A day of `table` of which other files are there than it was built from at `built`: `delivered` is their fingerprint,
+    `why` names them. `has_failed`: a build of yet other files was tried since, and failed."""
+
+    table: str
+    day: date
+    delivered: str
+    built: datetime
+    why: str
+    has_failed: bool
+
+
+@dataclass(frozen=True)
+class SourceChanges:
+    """The changed days of the tables of one source from the first day of its horizon, `since`, on; and those of which the files
+    are refused, with the reasons."""
+
+    since: date
+    days: Sequence[ChangedDay]
+    refused: Mapping[Partition, str]
+
+
+def source_changes(workspace: Workspace) -> list[SourceChanges]:
+    """The changes of each source of a workspace."""
+    running, builds = runs_by_partition(workspace), latest_builds(workspace)
+    tables: dict[str, list[Table]] = {}
+    for table in workspace.tables:
+        if source := table.source():
+            tables.setdefault(source.name, []).append(table)
+    return [_of_source(of_source, workspace, builds, running) for of_source in tables.values()]
+
+
+def _of_source(
+    tables: Sequence[Table], workspace: Workspace, builds: Latest, running: Mapping[Partition, str]
+) -> SourceChanges:
+    calendar = workspace.calendar
+    since = max(calendar.first, calendar.last - timedelta(days=horizon_of(tables[0])))
+    changed, refused = list[ChangedDay](), dict[Partition, str]()
+    for table in tables:
+        built = [day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted]
+        for day, delivery in delivered_for(table, built, workspace.area, builds.accepted).items():
+            partition = (table.name, day)
+            accepted, last = builds.accepted[partition], builds.last[partition]
+            if isinstance(delivery, SourceError):
+                refused |= {} if isinstance(delivery, NotDelivered) else {partition: str(delivery)}
+            elif accepted.delivered == delivery.fingerprint or accepted.code_version != table.version or partition in running:
+                continue
+            elif last.succeeded or last.delivered != delivery.fingerprint:  # else a person looks at why it has failed
+                why = files_changed(accepted, delivery)
+                changed.append(ChangedDay(table.name, day, delivery.fingerprint, accepted.at, why, not last.succeeded))
+    return SourceChanges(since, changed, refused)

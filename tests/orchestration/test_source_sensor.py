@@ -1,0 +1,215 @@
+"""The sensor that lets days be rebuilt whose files changed: which days, when, and how often. In process, no Spark."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, DefaultSensorStatus, SensorResult, SkipReason, build_sensor_context, validate_run_config
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.code_location import definitions_of
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.orchestration.job_config import request_of
+from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET
+from backfill_assets.orchestration.source_sensor import source_changes_sensor
+from backfill_assets.plan.make import make_plan
+from backfill_assets.sources.files import Entry
+from backfill_assets.sources.local_disk import LocalDisk
+from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.step.delivered import NO_DELIVERY, deliveries
+from backfill_assets.step.inputs import tables_read
+from backfill_assets.workspace import Workspace
+from tests.deliveries import day
+from tests.lake.builds import write_days
+from tests.late_lake import MORNING
+from tests.plan.workspaces import workspace_of
+from tests.sources.files import put
+from tests.world import OUTAGES, RAW, REJECTED, UPDATES
+
+SINCE = 15  # the first day of the horizon, of 14 days before the last one
+LATER = MORNING + timedelta(hours=6)
+LINE = '{"outageNumber": "1"}\n'
+NOTHING = "No files of built days within the horizon have changed. `backfill status` names those of days beyond it."
+
+
+@dataclass(frozen=True)
+class Noting(LocalDisk):
+    """The disk, and the names of the files that were read."""
+
+    read: list[str] = field(default_factory=list, compare=False)
+
+    def at_hand(self, entry: Entry) -> AbstractContextManager[Path]:
+        self.read.append(entry.name)
+        return super().at_hand(entry)
+
+
+@dataclass
+class Landed:
+    """A lake in which days were built from files, and ticks of the sensor."""
+
+    root: Path
+    instance: DagsterInstance
+    disk: Noting
+    cursor: str | None = None
+    key: str | None = ""
+    accepted: dict = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Workspace:
+        area = LandingArea(self.root / "landing", files=self.disk)
+        return replace(workspace_of(TABLES, Calendar(day(0), day(29)), str(self.root / "lake")), area=area)
+
+    def deliver(self, number: int, name: str = "a", lines: int = 1) -> str:
+        return put(self.root / "landing/outage_events", f"{day(number)}/{name}.jsonl", LINE * lines).name
+
+    def file(self, number: int, name: str = "a") -> Path:
+        return self.root / f"landing/outage_events/{day(number)}/{name}.jsonl"
+
+    def build(self, name: str, *numbers: int, at: datetime = MORNING, outcome: str = "accepted") -> None:
+        """Build days from what is there, whatever it comes to."""
+        table = next(table for table in TABLES if table.name == name)
+        for n in numbers:
+            delivery = deliveries(table, [day(n)], self.workspace.area).get(day(n), NO_DELIVERY)
+            assert not isinstance(delivery, Exception)
+            build = Build(
+                name, day(n), outcome, "r", table.version, at=at, rows=1, fingerprint=f"{name} {n}", delta_version=0,  # type: ignore[arg-type]
+                inputs=tables_read(table, day(n), self.accepted, self.workspace.calendar), delivered=delivery.fingerprint,
+                files=delivery.files, hashes=delivery.hashes,
+                day_fingerprints={str(day(n)): f"1-{n}"} if name == UPDATES else {},
+            )  # fmt: skip
+            if outcome == "accepted":
+                write_days(self.root / "lake", build, columns=(table.partition_by, "n"))
+                self.accepted[name, day(n)] = build
+            Ledger(str(self.root / "lake")).append([build])
+
+    def tick(self, at: datetime) -> str | dict:
+        """The fields of the plan that is requested, or why none is."""
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = source_changes_sensor(self.workspace, lambda: at)(context)
+        self.cursor = context.cursor
+        if isinstance(result, SkipReason):
+            return str(result.skip_message)
+        assert isinstance(result, SensorResult)
+        (request,) = result.run_requests or ()
+        self.key = request.run_key
+        return request.run_config["ops"]["run"]["config"]
+
+    def requested(self) -> str | dict:
+        """What is requested once nothing has changed for a while."""
+        self.tick(LATER)
+        return self.tick(LATER + QUIET)
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Iterator[Landed]:
+    with DagsterInstance.ephemeral() as instance:
+        lake = Landed(tmp_path, instance, Noting(prefix=tmp_path.name))  # whose manifest is its own
+        for n in (10, 16, 17):
+            lake.deliver(n)
+            lake.deliver(n, "b")
+        for name in (REJECTED, RAW):
+            lake.build(name, 10, 16, 17)
+        yield lake
+
+
+def request(*numbers: int, why: str, **more: str) -> dict:
+    return {
+        "partitions": ",".join(str(day(n)) for n in numbers), "target": f"{REJECTED},{RAW}", "only": "outdated",
+        "downstream": True, "downstream_since": str(day(SINCE)), "into": "live",
+        "reason": f"source changed on {len(numbers)} day(s): {why}",
+    } | more  # fmt: skip
+
+
+def test_a_day_whose_files_changed_is_rebuilt_with_what_is_made_from_it_within_the_horizon(landed):
+    """And no day beyond it, not even where it reads the changed one."""
+    for name, numbers in ((UPDATES, range(12, 20)), (OUTAGES, range(13, 17))):
+        landed.build(name, *numbers)
+    landed.deliver(16, "c")
+    why = f"1 file(s) changed: outage_events/{day(16)}/c.jsonl came"
+    assert landed.requested() == request(16, why=why)
+    partitions = make_plan(request_of(request(16, why=why)), landed.workspace).plan.partitions()
+    expected = {(REJECTED, 16), (RAW, 16), (UPDATES, 16), (OUTAGES, 15), (OUTAGES, 16)}
+    assert {(name, on) for name, on in partitions if name.startswith(("raw", "staging"))} == {(n, day(d)) for n, d in expected}
+    assert min(on for _, on in partitions) == day(SINCE)
+
+
+CHANGES = {
+    "a file changed": (lambda lake: lake.deliver(16, lines=2), "a.jsonl has 2 lines, and had 1"),
+    "as many lines": (lambda lake: lake.file(16).write_text(LINE.replace("1", "2")), "a.jsonl has other contents"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), CHANGES.values(), ids=CHANGES)
+def test_of_what_lies_there_only_what_changed_is_read_and_named(landed, change, why):
+    landed.tick(LATER)
+    landed.disk.read.clear()
+    assert landed.tick(LATER) == NOTHING
+    change(landed)
+    assert landed.requested() == request(16, why=f"1 file(s) changed: outage_events/{day(16)}/{why}")
+    assert landed.disk.read == ["a.jsonl"]
+
+
+def test_days_that_changed_together_are_one_plan_and_those_beyond_the_horizon_are_left(landed):
+    for n in (10, 16, 17):
+        landed.deliver(n, lines=2)
+    assert landed.requested() == request(
+        16, 17, why=f"1 file(s) changed: outage_events/{day(16)}/a.jsonl has 2 lines, and had 1"
+    ) | {"partitions": f"{day(16)}..{day(17)}"}
+    for name in (REJECTED, RAW):
+        landed.build(name, 16, 17)
+    assert landed.tick(LATER) == NOTHING
+
+
+def test_a_day_of_which_a_file_went_waits_for_a_person_and_one_of_which_all_went_stays(landed):
+    landed.file(16).unlink()
+    refused = str(landed.requested())
+    assert refused.startswith("The files of 2 day(s) are refused, which stay as they are. raw/rejected_lines: the source for ")
+    assert f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl`" in refused
+    landed.file(16, "b").unlink()
+    assert landed.tick(LATER) == NOTHING
+
+
+def test_it_waits_until_nothing_has_changed_for_a_while_and_no_longer_than_the_longest_wait(landed):
+    changes = [landed.deliver(16, lines=2) and landed.tick(LATER)]
+    assert changes == ["There are changed files, which wait: more may arrive until 12:10 UTC."]
+    for minutes in range(9, 120, 9):
+        landed.deliver(16, lines=2 + minutes)
+        assert str(landed.tick(LATER + timedelta(minutes=minutes))).startswith("There are changed files, which wait")
+    assert isinstance(landed.tick(LATER + LONGEST), dict)
+
+
+def test_a_batch_has_one_key_until_something_is_added_or_built(landed):
+    keys: list[str | None] = []
+    for lines, build in ((2, False), (2, False), (3, False), (1, True), (3, True)):
+        landed.deliver(16, lines=lines)
+        if build:
+            for name in (REJECTED, RAW):
+                landed.build(name, 16, at=MORNING + timedelta(seconds=len(keys)))
+            landed.deliver(16, lines=9)
+        landed.requested()
+        keys.append(landed.key)
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4
+
+
+def test_a_day_that_failed_with_these_files_waits_for_a_person_and_with_others_it_is_tried(landed):
+    landed.deliver(16, lines=2)
+    landed.build(RAW, 16, outcome="failed", at=MORNING + timedelta(minutes=1))
+    landed.build(REJECTED, 16, outcome="failed", at=MORNING + timedelta(minutes=1))
+    assert landed.requested() == NOTHING
+    landed.deliver(16, lines=3)
+    why = f"1 file(s) changed: outage_events/{day(16)}/a.jsonl has 3 lines, and had 1"
+    assert landed.requested() == request(16, why=why, only="outdated,failed")
+
+
+def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(landed):
+    definitions = definitions_of(landed.workspace)
+    sensor = definitions.get_sensor_def("source_changes")
+    assert (sensor.default_status, sensor.job_name) == (DefaultSensorStatus.STOPPED, "run_plan")
+    config = {"ops": {"run": {"config": request(16, why="")}}}
+    assert validate_run_config(definitions.resolve_job_def("run_plan"), config)
