@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from backfill_assets.diff.value_codes import row_codes
 from backfill_assets.quality.chance import chance_of_index, chance_of_kolmogorov_smirnov, chance_of_total_variation
 from backfill_assets.quality.drift import KOLMOGOROV_SMIRNOV, Drift, drift
-from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
+from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, SOME_CHANGE, DriftThresholds
 from backfill_assets.tables.agreements import Reader
 from backfill_assets.verify.checklist import Line, Outcome
 from backfill_assets.verify.checks_of_builds import NOTHING_CHANGED
@@ -74,17 +74,22 @@ def drift_of_columns(
     figures += f"; not compared: {', '.join(f'{each.column} ({each.skipped})' for each in skipped)}" if skipped else ""
     lines = [_line(table, each, _of(each.all.column, known)) for each in compared]
     beyond = [line for line in lines if line.outcome != Outcome.PASSED]
+    unseen = {at for each in compared for at in each.too_small}.difference(*(line.days for line in beyond))
+    if unseen:
+        figures += f"; {len(unseen)} day(s) have too few rows to be judged by themselves: `backfill diff` shows what changed"
     figures += f"; {len(beyond)} beyond their threshold" if beyond else ""
     return [Line(name, Outcome.PASSED, figures, table), *beyond]
 
 
 @dataclass(frozen=True)
 class _ColumnDrift:
-    """How far a column moved, over `all` days together and on each; `farther`: by how much more than a day does by chance."""
+    """How far a column moved, over `all` days together and on each; `farther`: by how much more than a day does by chance.
+    `too_small`: the days of so few rows that they could not be farther, whatever is in them."""
 
     all: Drift
     by_day: Mapping[date, Drift] = field(default_factory=dict)
     farther: Mapping[date, float] = field(default_factory=dict)
+    too_small: Collection[date] = frozenset()
 
     @property
     def skipped(self) -> str:
@@ -103,12 +108,14 @@ def _drift(table: str, column: str, days: Sequence[date], live: Reader, rebuilt:
         if column not in side.column_names:
             return _ColumnDrift(Drift(column, skipped=f"{where} has no such column"))
     together, by_day, farther = drift(column, before[column], now[column]), dict[date, Drift](), dict[date, float]()
+    too_small = set[date]()
     for at in days if len(days) > 1 else ():
         one, other = (side.filter(pc.equal(side[day], pa.scalar(at, pa.date32())))[column] for side in (before, now))
         of_day = drift(column, one, other)
         if not of_day.skipped:
             by_day[at], farther[at] = of_day, _farther_than_by_chance(of_day, one, other)
-    return _ColumnDrift(together, by_day, farther)
+            too_small |= {at} if 1 - chance_of_kolmogorov_smirnov(len(one), len(other)) <= SOME_CHANGE else set()
+    return _ColumnDrift(together, by_day, farther, too_small)
 
 
 def _farther_than_by_chance(found: Drift, before: pa.ChunkedArray, now: pa.ChunkedArray) -> float:

@@ -93,6 +93,18 @@ def test_a_wrong_day_is_seen_where_a_column_of_the_month_has_many_equal_values_o
     assert first.figures.startswith("1 columns over 31 changed day(s)")
 
 
+@pytest.mark.parametrize(("rows_a_day", "seen"), [(8, False), (12, True)])
+def test_days_of_so_few_rows_that_even_a_wrong_one_is_not_seen_are_counted(rows_a_day, seen):
+    numbers = [n for n in range(31) for _ in range(rows_a_day)]
+    values = [1.0 + (37 * row) % len(numbers) for row in range(len(numbers))]
+    wrong = [-value if n == 10 else value + 0.001 for n, value in zip(numbers, values, strict=True)]
+    live, now = reader(o=rows(numbers, n=values)), reader(o=rows(numbers, n=wrong))
+    first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, now, day="day")
+    assert [line.days for line in beyond] == ([(day(10),)] if seen else [])
+    said = "; 31 day(s) have too few rows to be judged by themselves: `backfill diff` shows what changed"
+    assert (said in first.figures) is not seen
+
+
 def test_few_rows_that_differ_by_chance_need_no_decision():
     random = np.random.default_rng(3)
     numbers = [n for n in range(31) for _ in range(20)]
