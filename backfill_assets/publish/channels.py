@@ -34,7 +34,7 @@ class Behind:
 
     def of_plans(self, name: str = "it") -> list[str]:
         """What is the matter with each of the plans, in words."""
-        left = "days of plan {}, which was rolled back, are left in live"
+        left = "days of plan {}, which was rolled back, or made from them, are left in live"
         return [left.format(p) if p in self.left else f"plan {p} was not published to {name}" for p in self.plans]
 
     @property
@@ -44,7 +44,8 @@ class Behind:
         if not self.pointed and not self.left:
             return f" ({'; '.join(f'`backfill publish {plan}{to}`' for plan in self.plans)})"
         if self.channel == STABLE:
-            return ". `backfill release --reason ...` releases live to stable"
+            built = "Build again what is outdated, or " if self.left and not self.pointed else ""
+            return f". {built}`backfill release --reason ...` releases live to stable"
         return f". `backfill rollback --release {self.last}{to}` gives it what was released last"
 
     def __str__(self) -> str:

@@ -9,12 +9,14 @@ from backfill_assets.lake.release import Release
 from backfill_assets.lake.writers import writers
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import Plans
+from backfill_assets.publish.made_from import has_rows_made_from
 
 COLUMNS = ("table", "day", "outcome", "run", "fingerprint", "delta_version", "data_files", "plan", "at")
 
 
 def is_in_live(root: str, plan_id: str, release: Release | None = None) -> bool:
-    """Whether live, or a release, has rows that this plan wrote, although others may have put them back, or found the same.
+    """Whether live, or a release, has rows that this plan wrote, although others may have put them back, or found the same; or
+    rows that others have made from them.
 
     Of a plan that cannot be read any more it is not known: it counts as in live.
     """
@@ -22,7 +24,7 @@ def is_in_live(root: str, plan_id: str, release: Release | None = None) -> bool:
         plan = Plans(root).read(plan_id)
     except UsageError:
         return True
-    return bool(written_by(root, plan, release))
+    return bool(written_by(root, plan, release)) or has_rows_made_from(root, plan, release)
 
 
 def written_by(root: str, plan: Plan, release: Release | None = None) -> list[Build]:

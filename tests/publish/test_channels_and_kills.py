@@ -123,12 +123,15 @@ def test_days_that_a_rollback_leaves_in_live_keep_a_channel_behind_until_a_perso
     release_live(site.workspace, who="sensor")
     assert (released(site), released(site, channel="candidate")) == ({D0: 1, D1: 2}, {D0: 1, D1: 2, D3: 9})
     assert why_behind(site) == [
-        f"stable stays at release 1: days of plan {plan.id}, which was rolled back, are left in live. `backfill release "
-        "--reason ...` releases live to stable"
+        f"stable stays at release 1: days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build "
+        "again what is outdated, or `backfill release --reason ...` releases live to stable"
     ]
     decision = release_as_it_stands(site.workspace, who="bo", reason="the first rows there are")
     assert isinstance(decision, Released)
-    assert f"in spite of days of plan {plan.id}, which was rolled back, are left in live" in decision.release.reason
+    assert (
+        f"in spite of days of plan {plan.id}, which was rolled back, or made from them, are left in live"
+        in decision.release.reason
+    )
     assert released(site) == {D0: 1, D1: 2, D3: 9}
     assert why_behind(site) == []
 

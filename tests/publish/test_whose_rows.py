@@ -103,6 +103,22 @@ def test_a_release_of_before_there_was_a_column_for_its_plans_names_them_in_its_
     assert released(site) == released(site, B.name) == RELEASED | {D1: 7, D3: 9}
 
 
+def test_rows_that_a_night_has_made_from_a_plan_that_was_taken_back_reach_stable_built_again(site):
+    plan = site.shadow_plan({A.name: [D1]})
+    site.write({D1: 7}, into=plan)
+    publish(site, plan, "candidate")
+    site.write({D1: 7}, table=B.name)  # as the night makes it of A
+    site.roll_back(plan)
+    assert isinstance(release_live(site.workspace, who="sensor"), Released)
+    assert released(site) == released(site, B.name) == RELEASED
+    (said,) = map(str, behind(str(site.root), Releases(str(site.root)).newest()))
+    assert f"days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build again" in said
+    site.write({D1: 2}, table=B.name)
+    release_live(site.workspace, who="sensor")
+    assert released(site, B.name) == released(site, B.name, "candidate") == RELEASED
+    assert behind(str(site.root), Releases(str(site.root)).newest()) == []
+
+
 def test_a_plan_that_found_the_rows_of_one_that_was_tried_is_not_given_to_stable_without_it(site):
     first, same = rebuilt(site, {D1: 7}), rebuilt(site, {D1: 7, D2: 3})
     publish(site, first, "candidate")

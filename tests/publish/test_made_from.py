@@ -1,0 +1,45 @@
+"""What was made from rows of a plan that are gone, table by table, until it is built again. No Spark, no lake."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from backfill_assets.lake.record import Build
+from backfill_assets.publish.made_from import _made_from
+from tests.deliveries import day
+
+DAY = str(day(0))
+A, B, C = "raw/a", "staging/b", "features/c"
+
+
+def made(table: str, fingerprint: str, *, of: str = "", outcome: str = "accepted", **fields) -> Build:
+    """A build of the day; `of`: the table and the fingerprint that it read."""
+    name, _, read = of.partition(" ")
+    inputs = {name: {DAY: read}} if of else {}
+    return Build(table, day(0), outcome, "r", "1", fingerprint=fingerprint, inputs=inputs, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("builds", "tables"),
+    [
+        pytest.param([made(B, "b7", of=f"{A} a7")], [B], id="by a table that reads it"),
+        pytest.param([made(B, "b2", of=f"{A} a2")], [], id="not by what read other rows"),
+        pytest.param([made(B, "b7", of=f"{A} a7"), made(C, "c7", of=f"{B} b7")], [B, C], id="by way of another table"),
+        pytest.param(
+            [made(B, "b7", of=f"{A} a7"), made(C, "c7", of=f"{B} b7"), made(B, "b2", of=f"{A} a2")], [C], id="until built again"
+        ),
+        pytest.param([made(B, "b2", of=f"{A} a7", outcome="unchanged")], [], id="not what came out as it was"),
+        pytest.param(
+            [made(B, "b7", of=f"{A} a7"), made(B, "b7", of=f"{A} a2", outcome="unchanged"), made(C, "c7", of=f"{B} b7")],
+            [],
+            id="not what comes out so from other rows too",
+        ),
+        pytest.param([made(B, "b7", of=f"{A} part of a7")], [B], id="by a table that reads the rows about one day"),
+    ],
+)
+def test_rows_are_made_from_what_is_gone_as_long_as_nothing_was_built_in_their_place(builds, tables):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    for n, build in enumerate(builds):
+        build.at = at + timedelta(minutes=n)
+    found = _made_from({(A, DAY): {"a7", "part of a7"}}, builds)
+    assert list(found) == [build.table in tables for build in {build.table: build for build in builds}.values()]
