@@ -170,7 +170,7 @@ def lake(settings: Settings) -> Finding:
 
 
 def landing(settings: Settings) -> Finding:
-    tree = area_of(settings).tree("")
+    tree = area_of(settings).tree("", lambda: [("", False)])
     if tree.fault:
         return Finding("FAIL", "landing", f"{settings.landing} {tree.fault}", "set BACKFILL_LANDING, or the store's variables")
     if tree.entries(tree.top):

@@ -1,7 +1,6 @@
 """`backfill status --why TABLE DAY`: the status, builds, commits, inputs and source files of one partition."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,9 +11,9 @@ from backfill_assets.errors import SourceError, UsageError
 from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.running_steps import RunningStep, running_steps
 from backfill_assets.lake.shadow_base import ledgers_of_shadows
+from backfill_assets.plan.changed_files import changed_since
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import status_of
-from backfill_assets.step.delivered import files_changed
 from backfill_assets.workspace import open_workspace
 
 
@@ -57,16 +56,10 @@ def explained(name: str, text: str) -> dict[str, Any]:
         "code_now": table.version,
         "files": files,
         "builds": [
-            _values(build) | {"in_shadow": build in in_shadows, "files_changed": _changed(builds[:n], build)}
+            _values(build) | {"in_shadow": build in in_shadows, "files_changed": changed_since(builds[:n], build)}
             for n, build in enumerate(builds)
         ],
     }
-
-
-def _changed(before: Sequence[Build], build: Build) -> str:
-    """Which files are other than those of the last build before it that succeeded."""
-    last = next((each for each in reversed(before) if each.succeeded), None)
-    return files_changed(last, build) if last and build.delivered else ""
 
 
 def _running(step: RunningStep) -> dict[str, str]:

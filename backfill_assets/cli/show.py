@@ -11,6 +11,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.cli.run import as_values
 from backfill_assets.cli.run import show as show_end
 from backfill_assets.errors import BackfillError
+from backfill_assets.plan.changed_files import changed_files
 from backfill_assets.plan.events import OUTCOME_COLUMNS, Ended, event_words, how_ended, in_words
 from backfill_assets.plan.half_done import what_is_half_done
 from backfill_assets.plan.history import resolve_plan_id
@@ -22,6 +23,9 @@ from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.rebuild.watch import Watch
 from backfill_assets.workspace import Workspace, open_records
 
+# Of the days whose files changed.
+NAMED = 3
+
 
 def run(plan_id: str, *, as_json: bool) -> int:
     workspace, not_imported = open_records()
@@ -29,12 +33,14 @@ def run(plan_id: str, *, as_json: bool) -> int:
     plan_id = resolve_plan_id(plan_id, plans)
     plan, events, state = plans.read(plan_id), plans.events(plan_id), plans.state(plan_id)
     half = what_is_half_done(plan_id, plans) if plans.half_done(plan_id) else ""
+    changed = changed_files(plan, workspace.lake)
     closed = state in CLOSED or bool(half)
     progress, why_not = (None, "") if closed else (None, not_imported) if not_imported else progress_of(plan, workspace)
     ended = how_ended(events) if closed else None
     if as_json:
         values = as_values(progress) if progress else {"plan": plan.id, "why": why_not} | (vars(ended) if ended else {})
         values_of_plan = json.loads(plan.contents())
+        values |= {"files_changed": {f"{table} {day}": files for (table, day), files in changed.items()}}
         values |= {"state": state, "half_done": half, "contents": values_of_plan, "events": [_values(e) for e in events]}
         print(json.dumps(values))
         return 0
@@ -42,6 +48,10 @@ def run(plan_id: str, *, as_json: bool) -> int:
     contents(console, plan)
     for event in events:
         console.print(f"  {event.at:%Y-%m-%d %H:%M:%S} UTC {event_words(event)}")
+    for (table, day), files in list(changed.items())[:NAMED]:
+        console.print(f"  {table} {day}: {files}")
+    if len(changed) > NAMED:
+        console.print(f"  Files of {len(changed) - NAMED} more day(s) changed: `backfill status --why TABLE DAY` names them.")
     if ended:
         show_ended(console, plan.id, ended)
     if half:

@@ -83,8 +83,8 @@ class Files(Protocol):
         """How it was when it was listed."""
         ...
 
-    def stamp_now(self, entry: Entry) -> str:
-        """The text of its state now; "" if it is not there any more."""
+    def has_changed(self, entry: Entry) -> bool:
+        """Whether what was read of it may be other than what was listed."""
         ...
 
     def has_beside(self, entry: Entry, name: str) -> bool:

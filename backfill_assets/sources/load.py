@@ -9,7 +9,7 @@ from pathlib import Path
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.archived import Archived, Taken, archived, commit, new_load, write_lines
 from backfill_assets.lake.slice import DataFile
-from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.archive import Archive, stamp_of
 from backfill_assets.sources.archive_lines import Line, Reading
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.protocol import LandingArea
@@ -57,7 +57,7 @@ class Load:
 
     def run(self, *, anew: bool) -> TakenIn:
         file, state, files = self.listed[self.name], archived(self.folder), self.area.files
-        stamp, begun = files.stamp_now(file), state.begun.get(self.name)
+        stamp, begun = stamp_of(self.area, file), state.begun.get(self.name)
         load = Taken(new_load(), stamp, self.archive.declared)
         if begun and (begun.stamp, begun.declared) == (load.stamp, load.declared):
             load, self.lines, self.before = begun, begun.lines, begun.before
@@ -68,7 +68,7 @@ class Load:
                 state = self._read(reading, load, state)
             finally:
                 self.bytes_read = reading.bytes_read
-        if files.stamp_now(file) != stamp:
+        if files.has_changed(file):
             raise SourceError(f"{self.name} was written to while it was read")
         if self.lines and self.undated == self.lines:
             raise SourceError(f"{self.name} has no row with a day in {self.archive.day}")

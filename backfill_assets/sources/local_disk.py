@@ -29,11 +29,11 @@ class LocalDisk:
             return State((), 0.0, CLOSED if stat.S_ISDIR(state.st_mode) else "is not a file")
         return State((state.st_size, state.st_mtime_ns, state.st_ctime_ns), max(state.st_mtime, state.st_ctime))
 
-    def stamp_now(self, entry: Entry) -> str:
+    def has_changed(self, entry: Entry) -> bool:
         try:
-            return self.state(Path(entry)).text
+            return self.state(Path(entry)) != self.state(entry)
         except OSError:
-            return ""
+            return True
 
     def has_beside(self, entry: Entry, name: str) -> bool:
         return Path(entry).with_name(name).exists()

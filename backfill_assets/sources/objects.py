@@ -50,25 +50,21 @@ class Objects:
         return [entry for name, entry in (folder.within or {}).items() if not is_hidden(name)]
 
 
-def object_of(listed: Mapping[str, Any], beside: Mapping[str, Object]) -> Object:
-    """An object as the store lists it, `beside` the others of its folder."""
-    modified_ns = round(listed["last_modified"].timestamp() * 1e9)
-    return Object(listed["path"], (listed["e_tag"] or ""), listed["size"], modified_ns, beside)
+def folder_in(folders: dict[str, Object], path: str) -> dict[str, Object]:
+    """What a folder holds, which is put into the folders that it lies in, unless it is there."""
+    if path not in folders:
+        above, _, name = path.rpartition("/")
+        beside = folder_in(folders, above)
+        folders[path] = beside[name] = Object(path, beside=beside, within={})
+    within = folders[path].within
+    assert within is not None
+    return within
 
 
 def add(folders: dict[str, Object], listed: Mapping[str, Any]) -> None:
-    """Put an object into the folders that it lies in."""
-
-    def within(path: str) -> dict[str, Object]:
-        if path not in folders:
-            above, _, name = path.rpartition("/")
-            beside = within(above)
-            folders[path] = beside[name] = Object(path, beside=beside, within={})
-        inner = folders[path].within
-        assert inner is not None
-        return inner
-
+    """Put an object, as the store lists it, into the folders that it lies in."""
     folder, _, name = listed["path"].rpartition("/")
-    siblings = within(folder)
-    if name not in siblings:  # some stores list a folder as an object
-        siblings[name] = object_of(listed, siblings)
+    beside = folder_in(folders, folder)
+    if name not in beside:  # some stores list a folder as an object
+        modified_ns = round(listed["last_modified"].timestamp() * 1e9)
+        beside[name] = Object(listed["path"], listed["e_tag"] or "", listed["size"], modified_ns, beside)

@@ -1,11 +1,14 @@
 """`backfill list`, `show` and `watch` where no server runs, also for plans that cannot be carried out any more."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backfill_assets.lake.ledger import Ledger
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from tests.cli.test_run import DAY, NOW, REJECTED, backfill, build_of, kept, planned, replace_minute
 
@@ -64,3 +67,20 @@ def test_a_plan_of_a_table_that_was_renamed_is_shown_without_its_progress_and_wi
     assert (shown.exit_code, "Its progress cannot be worked out any more." in shown.stdout) == (0, True)
     values = json.loads(backfill("show", plan, "--json", home=tmp_path).stdout)
     assert (values["state"], list(values["contents"]["reasons"]), plan in values["why"]) == ("done", ["raw/gone"], True)
+
+
+def test_a_plan_of_a_day_whose_files_changed_names_them_and_so_does_the_day(tmp_path):
+    plan = Plan({REJECTED: "1"}, {REJECTED: {str(DAY): "outdated: source files changed"}}, [], PlanOptions())
+    Plans(str(tmp_path / "lake")).keep(plan)
+    before = replace(build_of(code_version="1"), files={"a": 1, "b": 1, "c": 1}, hashes={"a": "x", "b": "y"})
+    failed = replace(before, outcome="failed", files={}, hashes={}, at=replace_minute(NOW))
+    after = replace(
+        before, files={"a": 1, "b": 1, "d": 1}, hashes={"a": "x", "b": "z"}, plan=plan.id, at=replace_minute(failed.at)
+    )
+    Ledger(str(tmp_path / "lake")).append([before, failed, after])
+    files = "3 file(s) changed: d came, c is gone, b has other contents"
+    assert f"  {REJECTED} {DAY}: {files}" in backfill("show", plan.id, home=tmp_path).stdout
+    assert json.loads(backfill("show", plan.id, "--json", home=tmp_path).stdout)["files_changed"] == {
+        f"{REJECTED} {DAY}": files
+    }
+    assert f"; {files}" in backfill("status", "--why", REJECTED, str(DAY), home=tmp_path).stdout
