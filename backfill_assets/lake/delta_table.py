@@ -4,8 +4,10 @@ One act looks at the same few tables many times over. On a local disk a table th
 anew once there is another newest commit; in an object store, listing the log costs as much as opening the table.
 """
 
+import json
 import os
 from collections import OrderedDict
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -102,7 +104,7 @@ def _commit_file(path: str, version: int | None) -> _Commit | None:
     """The file of a commit (None: of the newest); None if it is not known, or not on a local disk."""
     if "://" in path:
         return None
-    name = _newest_file(path) if version is None else f"{version:020d}.json"
+    name = _newest_file(path) if version is None else _file_of(version)
     try:
         of_file = Path(path, "_delta_log", name).stat()
     except OSError:
@@ -111,11 +113,23 @@ def _commit_file(path: str, version: int | None) -> _Commit | None:
 
 
 def _newest_file(path: str) -> str:
+    """The name of the file of the newest commit. A log of years is not listed: the newest commits follow on its checkpoint."""
+    log = Path(path, "_delta_log")
+    with suppress(OSError, ValueError, TypeError, KeyError):  # without a checkpoint the log is short
+        newest = int(json.loads(Path(log, "_last_checkpoint").read_text())["version"])
+        if Path(log, _file_of(newest)).exists():
+            while Path(log, _file_of(newest + 1)).exists():
+                newest += 1
+            return _file_of(newest)
     try:
-        names = [file.name for file in Path(path, "_delta_log").iterdir()]
+        names = [file.name for file in log.iterdir()]
     except OSError:
         return ""
     return max((name for name in names if name[:20].isdigit() and name[20:] == ".json"), default="")
+
+
+def _file_of(version: int) -> str:
+    return f"{version:020d}.json"
 
 
 def _open(kind: type[DeltaTable], path: str, version: int | None) -> DeltaTable | None:

@@ -8,6 +8,7 @@ beyond the horizon too: neither the nights nor the sensor build it again; a pers
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from itertools import chain
 
 from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.lake.latest import Latest
@@ -62,7 +63,9 @@ class Late:
 def late_rows(workspace: Workspace) -> Late:
     """What is late in a workspace now."""
     runs = runs_by_partition(workspace)
-    return late_of(workspace, latest_builds(workspace), runs)
+    reading = {table.name: [other.name for other, _ in reads] for table in workspace.tables if (reads := late_reads(table))}
+    builds = latest_builds(workspace, days=dict.fromkeys([*reading, *chain(*reading.values())]))
+    return late_of(workspace, builds, runs)
 
 
 def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str]) -> Late:

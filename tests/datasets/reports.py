@@ -23,6 +23,7 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
+from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 RAW, STAGING, FEATURES = (table.name for table in TABLES)
@@ -35,6 +36,7 @@ class Reports:
     root: Path
     calendar: Calendar
     spark: Callable[[], SparkSession]
+    tables: tuple[Table, ...] = TABLES
 
     def copied(self, to: Path) -> "Reports":
         """The same lake and landing area once more, to be changed."""
@@ -49,7 +51,7 @@ class Reports:
     def workspace(self) -> Workspace:
         lake = str(self.root / "lake")
         settings = read_settings(lake=lake, landing=self.landing)
-        return Workspace(settings, TABLES, self.calendar, Lake(lake), LandingArea(self.landing))
+        return Workspace(settings, self.tables, self.calendar, Lake(lake), LandingArea(self.landing, lake=lake))
 
     def states(self, *tables: str) -> dict[str, dict[State, list[date]]]:
         """The days of these tables by their state."""
@@ -71,7 +73,7 @@ class Reports:
     def run(self, **request: Any) -> dict[str, list[date]]:
         """Compute what is due, inputs first; the days of each table that have new rows."""
         changed = {}
-        for table in TABLES:
+        for table in self.tables:
             days = self.due(table.name)[table.name]
             step = Step(table, self.workspace, StepRequest(**({"run": "a run"} | request)), self.spark)
             built = step.run(days).built if days else ()

@@ -1,20 +1,34 @@
 """The case reports as they were republished: status names the days whose files changed, and the tables are DuckDB's."""
 
+import csv
+import gzip
+import io
+import json
 import random
-from datetime import date
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date, timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from backfill_assets import Archive, TwoFlows, same_day, window
 from backfill_assets.calendar import Calendar
-from backfill_assets.datasets.case_reports.sample import FIRST_DAY, LAST_DAY, versions
+from backfill_assets.datasets.case_reports.sample import FIRST_DAY, LAST_DAY, Version, versions
+from backfill_assets.datasets.case_reports.tables import REPORTS, WEEK, case_counts, case_reports, new_cases
+from backfill_assets.sources.take_in import take_in
+from backfill_assets.tables.declaration import Table
 from tests.datasets.killed import killed
 from tests.datasets.replay import Replay, differences, other_than_built_once, shuffled
 from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
+from tests.sources.files import put
 
-BATCHES = 4
+BATCHES = 3
 # Days of two layouts, which were published again on several days.
 FEW = Calendar(date(2020, 3, 18), LAST_DAY)
+PAST = Archive("history", day="report_day")
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +69,45 @@ def test_arriving_in_another_order_and_built_by_processes_that_are_killed_they_c
     assert [list(step.wrong()) for step in steps] == [[]] * 3
     assert differences(replay.reports, replay.landed()) == []
     assert other_than_built_once(replay.reports, tmp_path / "once", replay.landed()) == []
+
+
+def with_archives() -> tuple[Table, ...]:
+    """The tables, of whose days some lie in archives: lines of JSON with the columns that the reports had, and their day."""
+    raw = replace(case_reports, reads={"rows": TwoFlows(REPORTS, PAST)})
+    counts = replace(case_counts, reads={"reports": same_day(raw)})
+    return raw, counts, replace(new_cases, reads={"counts": window(counts, first=-WEEK, last=0)})
+
+
+def file_away(landing: Path, files: Iterable[Version]) -> None:
+    lines = []
+    for version in files:
+        text = gzip.decompress(version.path.read_bytes()).decode("utf-8-sig")
+        lines += [json.dumps({"report_day": str(version.day)} | row) for row in csv.DictReader(io.StringIO(text))]
+    put(landing, "history/reports.jsonl.gz", "\n".join(lines))
+
+
+def test_with_both_flows_at_once_they_come_to_the_same(tmp_path, spark, seed):
+    """The first three days are archived one after the other, and the fourth as it was at first, while the others land."""
+    reports = Reports(tmp_path / "both", FEW, lambda: spark, with_archives())
+    published = [version for version in versions() if version.day in FEW.days()]
+    archived = [version for version in published if version.day <= FEW.first + timedelta(days=3)][:4]
+    land = shuffled([version for version in published if version.day > archived[2].day], seed, together=lambda version: "")
+    assert [version.day for version in archived] == FEW.days()[:4]
+
+    def archives() -> None:
+        for n in range(4):
+            file_away(reports.landing, [archived[3], *archived[:n]])
+            list(take_in(PAST, reports.workspace.area))
+
+    with ThreadPoolExecutor(1) as beside:
+        flow = beside.submit(archives)
+        for n in range(0, len(land), 4):
+            for version in land[n : n + 4]:
+                version.deliver(reports.landing)
+            reports.run()
+        flow.result()
+    reports.run()
+    assert reports.due() == {RAW: [], STAGING: [], FEATURES: []}
+    final = [version.deliver(tmp_path / "all") for version in published]
+    assert differences(reports, sorted({*final})) == []
+    assert other_than_built_once(reports, tmp_path / "once", sorted({*final}), (STAGING, FEATURES)) == []

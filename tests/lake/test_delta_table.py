@@ -105,3 +105,17 @@ def test_the_last_commit_is_another_text_after_every_commit(tmp_path: Path) -> N
         seen.append(last_commit(str(tmp_path / "t")))
     assert seen[0] == ""
     assert len(set(seen)) == 4
+
+
+def test_the_newest_commit_is_found_from_the_checkpoint_or_whatever_it_says(tmp_path):
+    path, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
+    for n in range(4):
+        write_deltalake(path, pa.table({"n": [n]}), mode="append")
+        if n == 1:
+            DeltaTable(path).create_checkpoint()
+    for said in ((log / "_last_checkpoint").read_text(), '{"version": 3}', '{"version": 7}', '{"version": null}', "", "[]"):
+        (log / "_last_checkpoint").write_text(said)
+        assert last_commit(path) == f"{3:020d}.json", said
+    (log / f"{0:020d}.json").unlink()  # as commits go once they are old
+    (log / "_last_checkpoint").unlink()
+    assert last_commit(path) == f"{3:020d}.json"
