@@ -94,7 +94,7 @@ class Server:
             return os.environ.get(self.password_env)
         raise StillWritten(
             f"{self} cannot be asked: the environment has no {self.password_env}, which is `password_env` of {self.name}. Days "
-            "stay as they were built. Set it where this runs"
+            "stay as they were built. Set it where `backfill up` and commands are typed"
         )
 
     @contextmanager
