@@ -27,6 +27,7 @@ from backfill_assets.sources.kafka_topic import Run, Topic
 from backfill_assets.sources.protocol import Delivery, LandingArea
 
 Runs = Mapping[int, Sequence[Run]]
+RANGES_RECORDED = 50
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,13 @@ class Kafka:
 
     def _delivery(self, runs: Runs) -> Delivery:
         lines = [f"{number} {run.first} {run.end} {run.records}" for number, of_day in sorted(runs.items()) for run in of_day]
+        fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
         # Named by their first offset, which stays: another topic of the same name delivers other files.
-        counts = {f"{self.topic}/{number}@{of_day[0].first}": sum(r.records for r in of_day) for number, of_day in runs.items()}
-        return Delivery(hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32], counts)
+        files = {f"{self.topic}/{number}@{of_day[0].first}": of_day for number, of_day in runs.items()}
+        counts = {name: sum(run.records for run in of_day) for name, of_day in files.items()}
+        return Delivery(fingerprint, counts, hashes={name: _offsets(of_day, fingerprint) for name, of_day in files.items()})
+
+
+def _offsets(runs: Sequence[Run], fingerprint: str) -> str:
+    """The offsets of a day in a partition, as a build records them; for more ranges than one wants to read, a hash."""
+    return ",".join(f"{run.first}..{run.end - 1}" for run in runs) if len(runs) <= RANGES_RECORDED else fingerprint[:12]

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from backfill_assets import rules, same_day, table
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.lake.latest import latest
 from backfill_assets.lake.store import Lake
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, status_of
@@ -350,6 +351,13 @@ def test_days_of_a_topic_are_built_and_a_late_record_makes_exactly_its_day_outda
     assert why == f"1 file(s) changed: {topic.name}/1@1 came"
     assert run("second") == {"raw/events": days(1), "staging/events_daily": days(1)}
     assert built() == topic.expected(wanted)
+    recorded = {at: build.hashes for (_, at), build in latest(lake.ledger, {"raw/events": None}).accepted.items()}
+    name = topic.name
+    assert recorded == {
+        day(0): {f"{name}/0@0": "0..0", f"{name}/1@0": "0..0"},
+        day(1): {f"{name}/0@1": "1..2", f"{name}/1@1": "1..1"},
+        day(2): {f"{name}/0@3": "3..3"},
+    }
     topic.delete_before(3)
     assert states() == {State.UP_TO_DATE: wanted}, "what was built of them stays"
     assert workspace.packages == topic.source.packages
