@@ -12,7 +12,7 @@ PostgresTable                             a source: a table or view of a Postgre
 TwoFlows, Archive                         a landing and archives of many days as one source
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
-as_of                                     joins to each request the latest row that was known before it
+as_of, leaks                              joins to requests the latest rows known before them; what uses more than that
 DriftThresholds                           how far a column of a rebuild may be from live
 reconciliation, Reconciled, consumer      what tables promise together, checked before a rebuild is published
 read, open_release, Release               a table as a release has it, without Spark or with it
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from backfill_assets.lake.release import Release
     from backfill_assets.point_in_time.as_of import as_of
+    from backfill_assets.point_in_time.leaks import leaks
     from backfill_assets.quality import rules
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Kafka", "Landing", "LandingArea", "Parquet",
     "PostgresTable", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of",
-    "consumer", "definitions", "field", "itself", "open_release", "read", "reconciliation", "rules", "same_day", "table",
-    "window",
+    "consumer", "definitions", "field", "itself", "leaks", "open_release", "read", "reconciliation", "rules", "same_day",
+    "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
@@ -79,6 +80,7 @@ _MODULES = {
     "consumer": "tables.agreements",
     "field": "sources.fields",
     "itself": "tables.windows",
+    "leaks": "point_in_time.leaks",
     "open_release": "reading",
     "read": "reading",
     "reconciliation": "tables.agreements",

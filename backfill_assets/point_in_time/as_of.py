@@ -58,8 +58,9 @@ def as_of(
     is least), so that no order of rows shows: a column that is to decide stands first. A row of `right` without an entity or
     without one of its times is never seen.
 
-    The clocks are columns of type DATE, whose beginning counts, or TIMESTAMP. Raises ValueError for other types, for columns
-    that a side lacks or the result would have twice, and for a column of `right` that Spark cannot order (a map).
+    The clocks are columns of type DATE, whose beginning counts, or TIMESTAMP; one may be both. Raises ValueError for other
+    types, for columns that a side lacks or the result would have twice, and for a column of `right` that Spark cannot order
+    (a map).
     """
     keys, known_by = [on] if isinstance(on, str) else list(on), at if known_by is None else known_by
     by_column = known_by if isinstance(known_by, str) else None
@@ -70,8 +71,8 @@ def as_of(
     rows = right.where(F.lit(True) if by_column else known < instant(known_by))  # type: ignore[arg-type]
     for needed in (*keys, happened_at, known_at):
         rows = rows.where(F.col(needed).isNotNull())
-    others = [name for name in right.columns if name not in (*keys, happened_at, known_at)]
-    row = F.struct(happened_at, known_at, *others)
+    first = dict.fromkeys([happened_at, known_at])  # one column may be both clocks
+    row = F.struct(*first, *[name for name in right.columns if name not in (*keys, *first)])
     if by_column in (None, at):
         joined = _by_window(left, rows, keys, at, row, happened if by_column is None else F.greatest(happened, known))
     else:

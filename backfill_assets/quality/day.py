@@ -23,3 +23,4 @@ class DayProfile:
     trailing_rows: Sequence[int] = ()
     filled_before: Sequence[str] = ()
     compared_rows: Mapping[str, int] = field(default_factory=dict)
+    leaks: Sequence[str] | None = None

@@ -33,10 +33,21 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What a row may be made of: what was known before the time in its `column`. `known`: by input an SQL expression that says
+    when a row of it was known, "" where all of it always is. `outcomes` are columns that are known later."""
+
+    column: str
+    known: Mapping[str, str]
+    outcomes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Rule:
     """One promise. `offending` is the SQL condition that finds rows that break it, where rows can be named.
 
-    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at.
+    `columns`, `measures` and `tables` (of `compared_with`) are those of the table that it looks at. With a `cut`, the table is
+    computed once more from less.
     """
 
     name: str
@@ -48,6 +59,7 @@ class Rule:
     columns: Sequence[str] = ()
     measures: Sequence[str] = ()
     tables: Sequence[str] = ()
+    cut: Cut | None = None
 
     def verdict(self, profile: DayProfile) -> Verdict:
         """What the rule says of a day. A judge that raises, or answers what is no verdict, has not found it good: other days

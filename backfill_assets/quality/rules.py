@@ -6,12 +6,12 @@ Dagster. What a rule needs measured beyond counts and nulls, it declares, so tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
 from backfill_assets.quality.day import DayProfile
-from backfill_assets.quality.rule import Judged, Rule
+from backfill_assets.quality.rule import Cut, Judged, Rule
 
 TRAILING_DAYS = 28
 # Fewer days than a week say little about what is usual: weekdays differ.
@@ -145,6 +145,34 @@ def rejected_at_most(share: float, table: str) -> Rule:
         return rejected <= share * lines, f"{rejected:,} of {lines:,} lines in {table}", {"rejected": rejected, "lines": lines}
 
     return Rule("rejected_at_most", f"At most {share:.2%} of the day's lines rejected.", judge, tables=[table])
+
+
+def no_leak(cut: str, known: Mapping[str, str], outcomes: Sequence[str] = ()) -> Rule:
+    """No row is made of what was known only after its `cut`, a column of times: shifting all that changes nothing.
+
+        rules.no_leak("asked_at", known={"prices": "known_at", "shops": ""}, outcomes=["paid_at"])
+
+    cut        the column that says, of each row, when its values must have been known
+    known      of each input the SQL expression of when a row of it was known; "" for one that is always known whole
+    outcomes   columns that are known later: what a model is to predict
+
+    The table is computed once more, for one of the days that are built together, without what was known only after the cut.
+    `leaks(table, inputs)` asks the same in a test.
+    """
+    if outcomes and isinstance(outcomes, str):
+        raise ValueError(f"no_leak: write outcomes=[{outcomes!r}]")
+
+    def judge(day: DayProfile) -> Judged:
+        if day.leaks is None:
+            return True, "the rows were not computed now: nothing to compare them with", {}
+        changed = "; ".join(day.leaks)
+        message = f"changed without what was known only after {cut}: {changed}" if changed else "nothing known later is used"
+        return not day.leaks, message, {"changed": len(day.leaks)}
+
+    inputs = "; ".join(f"{name} by {sql}" if sql else name for name, sql in known.items())
+    but = f", but for {', '.join(outcomes)}" if outcomes else ""
+    promise = f"Nothing is made of what was known only from {cut} on ({inputs}){but}."
+    return Rule("no_leak", promise, judge, columns=[cut, *outcomes], cut=Cut(cut, known, outcomes))
 
 
 def _require_share(rule: str, share: float) -> None:

@@ -49,9 +49,10 @@ def audit(
     days: Sequence[date],
     builds: Latest,
     filled_before: Mapping[date, Sequence[str]] | None = None,
+    leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
     """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `filled_before`: of
-    each day the columns that its accepted rows had values of."""
+    each day the columns that its accepted rows had values of; `leaks`: what `rules.no_leak` found."""
     rows, faults = computed.after, computed.schema_mismatches
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
@@ -61,6 +62,7 @@ def audit(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
             filled_before=(filled_before or {}).get(day, ()),
+            leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={t.name: b.rows for t in table.compared_with if (b := builds.accepted.get((t.name, day)))},
         )

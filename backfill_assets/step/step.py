@@ -28,6 +28,7 @@ from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.filled import filled_before
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
+from backfill_assets.step.leaks import leaks_of_step
 from backfill_assets.step.read import read_inputs
 from backfill_assets.step.request import StepRequest, StepResult, write_mode_refused
 from backfill_assets.step.rows import compute_days
@@ -156,7 +157,8 @@ class Step:
         read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
         with compute_days(table, due.compute, request, workspace, spark=spark, read=read, version=start.version) as rows:
             filled = filled_before(table, due.compute, request.accept, workspace)
-            audited = audit(table, rows, due.compute, start.builds, filled)
+            leaks = leaks_of_step(table, due.compute, rows, read)
+            audited = audit(table, rows, due.compute, start.builds, filled, leaks)
             due = replace(due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)})
             judgements = judge_days(table, due, audited, accepted, rows.kept)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)

@@ -22,7 +22,7 @@ from backfill_assets.tables.columns import refuse_wrong_columns
 from backfill_assets.tables.labels import refuse_unusable_labels
 from backfill_assets.tables.rules_version import rules_version
 from backfill_assets.tables.table_version import version_of
-from backfill_assets.tables.windows import Read, SliceDays, Window
+from backfill_assets.tables.windows import Read, SliceDays, Window, refuse_unusable_reads
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,7 @@ def table(
         )
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    if len(sources) > 1:
-        raise ValueError(f"{name} reads two sources; a day's delivery is one: read each in a table of its own")
+    refuse_unusable_reads(name, reads, sources, key, every_rule)
 
     def declare(compute: Callable[..., Any]) -> Table:
         arguments = list(inspect.signature(compute).parameters)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
 from backfill_assets.calendar import days_around
+from backfill_assets.quality.rule import Rule
 from backfill_assets.sources.protocol import Source
 
 if TYPE_CHECKING:
@@ -78,3 +80,22 @@ def itself() -> Window:
     The first day of the calendar reads an empty input.
     """
     return Window(None, -1, -1, -1)
+
+
+def refuse_unusable_reads(
+    name: str, reads: Mapping[str, Read], sources: Sequence[object], key: Sequence[str], rules: Sequence[Rule]
+) -> None:
+    """ValueError for two sources, and for a rule that computes a table once more where that cannot be compared."""
+    if len(sources) > 1:
+        raise ValueError(f"{name} reads two sources; a day's delivery is one: read each in a table of its own")
+    for rule in rules:
+        if rule.cut is None:
+            continue
+        if not key:
+            raise ValueError(f"{name}: the rule {rule.name} needs a key: key=[...]")
+        if set(rule.cut.known) != set(reads):
+            raise ValueError(
+                f"{name}: the rule {rule.name} knows of {sorted(rule.cut.known)}, but `reads` names {sorted(reads)}"
+            )
+        if any(isinstance(read, Window) and read.table is None for read in reads.values()):
+            raise ValueError(f"{name} reads itself: the rule {rule.name} would need all its days once more")

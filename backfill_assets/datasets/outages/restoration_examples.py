@@ -1,0 +1,140 @@
+"""features: training examples, one an outage: what was known one hour after it began, and how long it lasted.
+
+A day S of examples depends on the updates about S that arrive on S .. S+14, as `staging/outages` does, and on the region_daily
+of S-21 .. S-14. It is built when S+2 is in, and again when later rows arrive: they may bring outcomes, but no feature changes.
+
+- An outage is asked about one hour after it began, by the first that was known of that: the beginning of one in forty is
+  corrected later, and a time that is known later would be a leak.
+- Its own features are those of the last capture before that; all are null for one that was not seen by then. `change` D: it
+  was over by then, and there is nothing to predict.
+- Those of its region are of the last day that was final: past its horizon, so that what the table holds is what was known. Days
+  of which that is not so are as if they were not there, and so are those more than a week older.
+- The outcome is that of `staging/outages`: null for an outage that still lasts.
+
+`known_by(date(2019, 10, 1))` gives the table as it was known when that day began: of rows that arrived later, corrections of
+the past among them, none counts, so that it comes out the same whenever it is built. It is declared in place of
+`restoration_examples`, and is another code version. A delivery of an earlier day that is replaced does change it, for its rows
+bear the times of those they replace: status and plan name the days, and who trains on a release (`backfill_assets.read`) keeps
+the rows of that release.
+"""
+
+from dataclasses import replace
+from datetime import date, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets.datasets.outages.descriptions import OF_COLUMNS
+from backfill_assets.datasets.outages.features import WEEK, region_daily
+from backfill_assets.datasets.outages.staging import HORIZON, PLACED, WATERMARK, last_state, outage_updates
+from backfill_assets.point_in_time.as_of import as_of, instant
+from backfill_assets.quality.rules import has_rows, no_leak, no_nulls, rows_within, unique_key
+from backfill_assets.tables.declaration import Table, table
+from backfill_assets.tables.windows import window
+
+KEY = ("outage_day", "outage_number")
+OUTCOMES = ("restored_at", "restoration_minutes")
+# An event day's rows are final when the last day of its horizon is over.
+FINAL_AT = f"date_add(outage_day, {HORIZON + 1})"
+STATE = {
+    "change": "STRING", "region": "STRING", "cause": "STRING", "crew_status": "STRING", "customers": "INT",
+    "hazard_flags": "INT", "latitude": "DOUBLE", "longitude": "DOUBLE", "devices": "INT",
+    "estimated_restoration_at": "TIMESTAMP",
+}  # fmt: skip
+OF_REGION = {
+    "day": "DATE", "outages": "BIGINT", "customers": "BIGINT", "mean_restoration_minutes": "DOUBLE",
+    "max_restoration_minutes": "DOUBLE", "outages_7d": "BIGINT", "customers_7d": "BIGINT",
+}  # fmt: skip
+DESCRIPTIONS = {
+    "started_at": "When the outage began, by the first that was known of it.",
+    "asked_at": "One hour after that: the features are what was known before.",
+    "captured_at": "The capture whose values these are; null if none had shown the outage by then.",
+    "customers": "The estimated number of customers affected.",
+    "region_day": "The day that the columns of the region are of: the last one that was final.",
+    **{f"region_{name}": f"Of the region, on that day: {OF_COLUMNS[name]}" for name in OF_REGION if name != "day"},
+    "restoration_minutes": "Minutes from the beginning to that; null while it lasts.",
+}
+
+
+@table(
+    "features/restoration_examples",
+    partition_by="outage_day",
+    key=KEY,
+    columns="outage_day DATE, outage_number STRING, started_at TIMESTAMP, asked_at TIMESTAMP, captured_at TIMESTAMP, "
+    + ", ".join(f"{name} {kind}" for name, kind in STATE.items())
+    + ", "
+    + ", ".join(f"region_{name} {kind}" for name, kind in OF_REGION.items())
+    + ", restored_at TIMESTAMP, restoration_minutes DOUBLE",
+    reads={
+        "updates": window(outage_updates, first=0, last=HORIZON, wait_for=WATERMARK),
+        "regions": window(region_daily, first=-(HORIZON + WEEK), last=-HORIZON),
+    },
+    rules=[
+        has_rows(),
+        no_nulls("started_at", "asked_at"),
+        unique_key(),
+        rows_within(0.05, 20.0),
+        no_leak("asked_at", known={"updates": "captured_at", "regions": FINAL_AT}, outcomes=OUTCOMES),
+    ],
+    descriptions=OF_COLUMNS | DESCRIPTIONS,
+)
+def restoration_examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
+    """One row per outage and the day it began: what was known one hour later, of it and of its region, and when it was over."""
+    return examples(updates.where(PLACED), regions)
+
+
+def known_by(day: date) -> Table:
+    """`features/restoration_examples` as it was known when `day` began (UTC)."""
+
+    def compute(updates: DataFrame, regions: DataFrame) -> DataFrame:
+        known = F.expr(FINAL_AT).cast("timestamp") < instant(day)
+        return examples(updates.where(PLACED).where(F.col("captured_at") < instant(day)), regions.where(known))
+
+    compute.__doc__ = f"{restoration_examples.documentation} As known when {day} began."
+    return replace(restoration_examples, compute=compute, version=f"{restoration_examples.version}, known by {day}")
+
+
+def examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
+    """An example for each outage of `updates`."""
+    state = as_of(asked(updates), seen(updates), KEY, "asked_at", happened_at="captured_at", known_at="captured_at")
+    features = as_of(
+        state,
+        final(regions),
+        "region",
+        "asked_at",
+        happened_at="over_at",
+        known_at="final_at",
+        max_age=timedelta(days=HORIZON + WEEK),
+        prefix="region_",
+    )
+    outcomes = last_state(updates).select(*KEY, "restored_at")
+    return features.drop("rank", "region_over_at", "region_final_at").join(outcomes, [*KEY]).withColumn(
+        "restoration_minutes", _minutes("started_at", "restored_at")
+    )  # fmt: skip
+
+
+def asked(updates: DataFrame) -> DataFrame:
+    """Each outage, when it began by the first that was known of that, and one hour later."""
+    first = updates.groupBy(*KEY).agg(F.min(F.struct("captured_at", "started_at"))["started_at"].alias("started_at"))
+    return first.withColumn("asked_at", F.col("started_at") + F.lit(timedelta(hours=1)))
+
+
+def seen(updates: DataFrame) -> DataFrame:
+    """What each capture showed. Of changes seen at one moment a removal wins, as it does in `staging/outages`."""
+    rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END").alias("rank")
+    return updates.select(*KEY, "captured_at", rank, *STATE)
+
+
+def final(regions: DataFrame) -> DataFrame:
+    """The days of regions, when each was over and when it was final."""
+    return regions.select(
+        "region",
+        F.date_add("outage_day", 1).alias("over_at"),
+        F.expr(FINAL_AT).alias("final_at"),
+        F.col("outage_day").alias("day"),
+        *[name for name in OF_REGION if name != "day"],
+    )
+
+
+def _minutes(since: str, until: str) -> Column:
+    return (F.unix_timestamp(until) - F.unix_timestamp(since)) / 60

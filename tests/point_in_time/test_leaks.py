@@ -1,0 +1,126 @@
+"""The rule that nothing is made of what was known later: a table that leaks on purpose is refused, one that does not is not."""
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets import as_of, itself, leaks, rules, same_day, table, window
+from backfill_assets.datasets.outages.features import region_daily
+from backfill_assets.datasets.outages.restoration_examples import examples, restoration_examples
+from backfill_assets.datasets.outages.staging import WATERMARK, last_state, outage_updates
+from backfill_assets.quality.day import DayProfile
+from tests.deliveries import arriving, day, days
+from tests.world import RAW, REJECTED, UPDATES
+
+KEY = ["outage_day", "outage_number"]
+UPDATES_READ = {"updates": window(outage_updates, first=0, last=14, wait_for=WATERMARK)}
+
+
+def declared(name: str, cut: str = "asked_at", **arguments):
+    defaults = {
+        "partition_by": "outage_day", "key": KEY, "reads": UPDATES_READ, "version": "1",
+        "columns": "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, customers INT, restored_at TIMESTAMP",
+        "rules": [rules.no_leak(cut, known={"updates": "captured_at"}, outcomes=["restored_at"])],
+    }  # fmt: skip
+    return table(name, **(defaults | arguments))
+
+
+def asked(updates):
+    return updates.groupBy(*KEY).agg((F.min("captured_at") + F.lit(timedelta(hours=1))).alias("asked_at"))
+
+
+@declared("features/last_customers")
+def last_customers(updates):
+    """Leaks on purpose: the customers of an outage as last known."""
+    return asked(updates).join(last_state(updates).select(*KEY, "customers", "restored_at"), KEY)
+
+
+@declared("features/customers")
+def customers(updates):
+    """The customers of an outage as known when asked."""
+    seen = updates.select(*KEY, "customers", "captured_at")
+    known = as_of(asked(updates), seen, KEY, "asked_at", happened_at="captured_at", known_at="captured_at").drop("captured_at")
+    return known.join(last_state(updates).select(*KEY, "restored_at"), KEY)
+
+
+@pytest.fixture
+def seen_again(built):
+    """Four days of outages that are seen at 2:00 with 5 customers, and again at 20:00, with 50."""
+    for n in range(4):
+        first = [line | {"_captured_at": f"{day(n)}T02:00:00Z"} for line in arriving(n, 0, 1, 2, began=n)]
+        built.write(day(n), [*first, *arriving(n, 0, 1, 2, began=n, estCustAffected="50", _op="U")])
+    built.run(days(0, 1, 2, 3), [REJECTED, RAW, UPDATES])
+    return built
+
+
+def test_a_table_that_leaks_on_purpose_is_refused_and_one_that_does_not_is_built(seen_again):
+    world, of_days = seen_again, days(0, 1, 2, 3)
+    for each in (last_customers, customers, restoration_examples):
+        world.run(of_days, each)
+    assert set(world.accepted("features/customers")) == set(of_days)
+    assert {row["customers"] for row in world.arrow("features/customers").to_pylist()} == {5}
+    assert set(world.accepted(restoration_examples.name)) == set(of_days)
+    refused = world.lake.ledger.builds({"features/last_customers": None})
+    assert [build.outcome for build in refused] == ["failed"] * 4
+    message = (
+        f"no_leak: changed without what was known only after asked_at: {day(2)}, 200: customers 50, then 5; {day(2)}, 201: "
+    )
+    assert all(message in build.message for build in refused)
+
+
+def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spark):
+    start = datetime(2019, 8, 15, 12)
+
+    def update(hour: float, **fields):
+        return {"captured_at": start + timedelta(hours=hour), "change": "U", "started_at": start} | fields
+
+    known = [update(0.5), update(6, started_at=start - timedelta(hours=3), change="D")]
+    values = [{"arrival_day": start.date(), "outage_day": start.date(), "outage_number": str(n)} | each
+              for n in range(3) for each in known]  # fmt: skip
+    names = [column.split()[0] for column in outage_updates.columns.split(", ")]
+    updates = spark.createDataFrame([tuple(row.get(name) for name in names) for row in values], outage_updates.columns)
+    regions = spark.createDataFrame([], region_daily.columns)
+    inputs = {"updates": updates, "regions": regions}
+    assert leaks(restoration_examples, inputs) == []
+
+    def counted(updates, regions):
+        return examples(updates, regions).drop("devices").join(updates.groupBy(*KEY).agg(F.count("*").alias("devices")), KEY)
+
+    def corrected(updates, regions):
+        last = updates.groupBy(*KEY).agg(F.max_by("started_at", "captured_at").alias("started_at"))
+        return examples(updates, regions).drop("started_at").join(last, KEY)
+
+    for compute, words in (
+        (counted, "devices 2, then 1"),
+        (corrected, "started_at 2019-08-15T09:00:00.000Z, then 2019-08-15T12"),
+    ):
+        found = leaks(replace(restoration_examples, compute=compute), inputs)
+        assert [f"2019-08-15, {n}: {words}" in text for n, text in enumerate(found)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param({"cut": "then"}, "looks at then, which is no column", id="a cut that is no column"),
+        pytest.param({"key": ()}, "the rule no_leak needs a key", id="no key to compare by"),
+        pytest.param(
+            {"reads": {"outages": same_day(outage_updates)}},
+            r"knows of \['updates'\], but `reads` names \['outages'\]",
+            id="an input of which nobody says when it was known",
+        ),
+        pytest.param({"reads": {"updates": itself()}}, "reads itself", id="a table that reads itself"),
+    ],
+)
+def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        declared("features/customers", **arguments)
+
+
+def test_a_rule_of_days_that_are_not_computed_says_so_and_a_table_without_it_cannot_be_asked():
+    (rule,) = [rule for rule in customers.rules if rule.cut]
+    verdict = rule.verdict(DayProfile(date(2019, 8, 15)))
+    assert (verdict.passed, verdict.message) == (True, "the rows were not computed now: nothing to compare them with")
+    with pytest.raises(ValueError, match="staging/outage_updates has no rule no_leak"):
+        leaks(outage_updates, {})
