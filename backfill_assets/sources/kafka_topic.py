@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import NotDelivered, StillWritten
 
 try:
     from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -22,10 +22,6 @@ AT_ONCE, PATIENCE_S = 10_000, 0.05
 # Values of options that are read from the environment, so that no secret stands in code.
 ENV = "env:"
 NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-NO_ANSWER = (
-    KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE,
-    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT,
-)  # fmt: skip
 
 
 class Run(NamedTuple):
@@ -62,7 +58,7 @@ class Topic:
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def held(self) -> Held:
-        """What the topic holds now. NotDelivered if there is no such topic, StillWritten if no broker answers."""
+        """What the topic holds now. NotDelivered if there is no such topic, StillWritten if no broker shows it."""
         with self._asking() as admin:
             described = admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT_S)[self.name].result()
             partitions = [each.id for each in described.partitions]
@@ -154,20 +150,18 @@ class Topic:
         try:
             yield
         except KafkaException as error:
-            code, refused = error.args[0].code(), [each for each in errors if "uthentication" in each]
+            refused = [each for each in errors if "uthentication" in each]
             said = [*refused, *errors, error.args[0].str()][0].partition(" (after ")[0]
-            if code in NO_TOPIC:
+            if error.args[0].code() in NO_TOPIC:
                 raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
-            if code in NO_ANSWER and not refused:
-                raise StillWritten(f"{self.servers} does not answer ({said})") from None
-            raise SourceError(f"{self.servers} does not show the topic {self.name} ({said})") from None
+            raise StillWritten(f"{self.servers} cannot be asked for the topic {self.name} ({said})") from None
 
 
 def environment(value: str) -> str:
-    """The value of an option; that of an environment variable for one that begins with `env:`. SourceError if it is not set."""
+    """The value of an option; of an environment variable for one that begins with `env:`. StillWritten if that is not set."""
     if not value.startswith(ENV):
         return value
     name = value.removeprefix(ENV)
     if name not in os.environ:
-        raise SourceError(f"the environment variable {name} is not set")
+        raise StillWritten(f"the environment variable {name} is not set; set it where the servers and the commands are started")
     return os.environ[name]

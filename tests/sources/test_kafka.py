@@ -275,12 +275,18 @@ def test_what_cannot_be_read_says_why(topic, area, monkeypatch):
     assert topic.name not in topic.broker.admin.list_topics(timeout=10).topics, "asking makes none"
     silent = why(Kafka("events", "127.0.0.1:1"))
     assert isinstance(silent, StillWritten), "what was built stays up to date meanwhile"
-    assert str(silent) == f"no source for {day(0)}: 127.0.0.1:1 does not answer ({CONNECTS} failed: Connection refused)"
+    assert str(silent) == (
+        f"no source for {day(0)}: 127.0.0.1:1 cannot be asked for the topic events ({CONNECTS} failed: Connection refused)"
+    )
     unset = why(Kafka("events", topic.broker.with_login, login | {"sasl.password": "env:OF_NOBODY"}))
-    assert str(unset) == f"no source for {day(0)}: the environment variable OF_NOBODY is not set"
+    assert str(unset) == (
+        f"no source for {day(0)}: the environment variable OF_NOBODY is not set; set it where the servers and the commands are "
+        "started"
+    )
     refused = why(Kafka("events", topic.broker.with_login, login | {"sasl.password": "another"}))
-    assert (type(refused), "Authentication failed" in str(refused)) == (SourceError, True)
+    assert (type(refused), "Authentication failed" in str(refused)) == (StillWritten, True)
     topic.create(**{"cleanup.policy": "compact"})
+    assert type(why(source)) is SourceError
     assert str(why(source)).endswith("is compacted (cleanup.policy): what it holds of a day changes without notice")
     not_over = why(source, replace(area, clock=lambda: (at(1) - 1) / 1000))
     assert str(not_over) == f"{day(0)} is not over yet: the records of {topic.name} are read from {day(1)} on"
