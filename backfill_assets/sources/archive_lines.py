@@ -120,8 +120,8 @@ class Reading:
             raise SourceError(f"{self.name} has no column {self.archive.day}, or more than one")
         at, width = names.index(self.archive.day), len(names)
         for cells in filter(None, rows):
-            if len(cells) == width:  # as Spark reads it, an empty value is none
-                row = json.dumps({name: cell for name, cell in zip(names, cells, strict=True) if cell}, ensure_ascii=False)
+            if len(cells) == width:  # as Spark reads it, an empty value is null; its column is there
+                row = json.dumps({name: cell or None for name, cell in zip(names, cells, strict=True)}, ensure_ascii=False)
             else:
                 row = form.delimiter.join(cells)
             yield _line(row, day_of(cells[at]) if at < len(cells) else None)
@@ -139,7 +139,7 @@ class Reading:
             raise SourceError(f"{self.name} has no column {self.archive.day}")
         for batch in opened.iter_batches():
             for row in batch.to_pylist():
-                values = {name: _plain(value) for name, value in row.items() if value is not None}
+                values = {name: _plain(value) for name, value in row.items()}
                 text = json.dumps(values, ensure_ascii=False, default=str)
                 self.digest.update(text.encode())  # of its rows: for one of its bytes it would be read twice
                 yield Line(text, day_of(row[self.archive.day]))

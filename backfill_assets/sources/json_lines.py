@@ -35,9 +35,11 @@ def more_than_one() -> Column:
 
 
 def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a required column, is `malformed`."""
+    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a required column, is `malformed`; one
+    that has it without a value is not, as a row of CSV is not."""
     texts = {each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields}
-    lacking = [texts[each.name].isNull() for each in fields if each.required]
+    named = F.map_keys("fields")
+    lacking = [~F.arrays_overlap(named, F.array(*map(F.lit, each.names))) for each in fields if each.required]
     wrong = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
     for lacks in lacking:
         wrong = wrong | lacks
@@ -45,6 +47,6 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     well_formed = F.col(MALFORMED).isNull()
     values = {name: F.when(well_formed, text) for name, text in texts.items()}
     known = [F.lit(name) for each in fields for name in each.names]
-    unknown = F.map_filter("fields", lambda name, _: ~name.isin(*known))
+    unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
     kept = F.coalesce(F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")).alias(UNKNOWN)
     return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)

@@ -58,9 +58,22 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
     assert rows == [
         (day(0), "A", seen, 3, [], {"Day": "2019-08-15"}, None),
         (day(0), "A", seen, None, ["sick"], {"More": "x"}, None),
-        (day(1), None, None, None, [], {}, '{"Day": "2019-08-16", "Share": 0.25}'),
-    ], "a row without a required column is malformed"
+        (day(1), None, None, None, [], {"Day": "2019-08-16"}, None),
+    ]
     assert read.where("isnan(share)").count() == 1
+
+
+def test_a_required_column_may_be_empty_in_archives_as_in_what_lands_and_may_not_lack(area, spark):
+    fields = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
+    source = TwoFlows(Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Csv()))
+    put(area.root, "cases/2019-08-15.csv", "Place,Sick\n,3\n")
+    put(area.root, "past/old.csv", "Day,Town,Sick\n2019-08-16,,3\n")
+    put(area.root, "past/older.csv", "Day,Sick\n2019-08-17,3\n")
+    list(take_in(source.archive, area))
+    rows = source.read(area, spark, [day(0), day(1), day(2)]).select("arrival_day", "place", "sick", "malformed")
+    assert sorted(map(tuple, rows.collect())) == [
+        (day(0), None, 3, None), (day(1), None, 3, None), (day(2), None, None, '{"Day": "2019-08-17", "Sick": "3"}'),
+    ]  # fmt: skip
 
 
 def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_it(area):
