@@ -9,6 +9,7 @@ Landing, JsonLines, Csv, Parquet, field   a source: files delivered into a folde
 DeltaSource                               a source: a Delta table that somebody else writes
 Kafka                                     a source: a Kafka topic, whose records are of the days of their timestamps
 PostgresTable                             a source: a table or view of a PostgreSQL database
+HttpSource, OpenMeteo                     a source: a service that limits how much it is asked; weather by place
 TwoFlows, Archive                         a landing and archives of many days as one source
 Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
 rules                                     what a day must hold to be committed
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.fields import field
     from backfill_assets.sources.formats import Csv, JsonLines, Parquet
+    from backfill_assets.sources.http import HttpSource
     from backfill_assets.sources.kafka import Kafka
     from backfill_assets.sources.landing import Landing
+    from backfill_assets.sources.open_meteo import OpenMeteo
     from backfill_assets.sources.postgres import PostgresTable
     from backfill_assets.sources.protocol import LandingArea, Source
     from backfill_assets.sources.two_flows import TwoFlows
@@ -49,10 +52,10 @@ if TYPE_CHECKING:
     from backfill_assets.tables.windows import SliceDays, itself, same_day, window
 
 __all__ = [
-    "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "JsonLines", "Kafka", "Landing", "LandingArea", "Parquet",
-    "PostgresTable", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays", "Source", "Table", "TwoFlows", "as_of",
-    "consumer", "definitions", "field", "itself", "leaks", "open_release", "read", "reconciliation", "rules", "same_day",
-    "table", "window",
+    "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "HttpSource", "JsonLines", "Kafka", "Landing",
+    "LandingArea", "OpenMeteo", "Parquet", "PostgresTable", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays",
+    "Source", "Table", "TwoFlows", "as_of", "consumer", "definitions", "field", "itself", "leaks", "open_release", "read",
+    "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
 # Imported at first use: a command that prints its help must not wait for them.
@@ -64,8 +67,10 @@ _MODULES = {
     "DriftThresholds": "quality.thresholds",
     "JsonLines": "sources.formats",
     "Kafka": "sources.kafka",
+    "HttpSource": "sources.http",
     "Landing": "sources.landing",
     "LandingArea": "sources.protocol",
+    "OpenMeteo": "sources.open_meteo",
     "Parquet": "sources.formats",
     "PostgresTable": "sources.postgres",
     "Reader": "tables.agreements",

@@ -8,7 +8,8 @@ BackfillError
 ├── Guarded              a guard set for this lake: change the request, or say that it is meant
 ├── SourceError          the delivery: mend it, then rebuild the day
 │   └── NotDelivered     there is none
-│       └── StillWritten it is not complete yet, or its server does not answer: wait
+│       ├── StillWritten it is not complete yet, or its server does not answer: wait
+│       └── Awaited      a service has not given it yet: a run that builds the day asks
 ├── Conflict             someone else wrote meanwhile: run again
 │   └── InputsChanged    what was read is not what stands there now: the step computes again by itself
 ├── TableUnreadable      a table in the lake: restore it, or rebuild it
@@ -58,6 +59,10 @@ class NotDelivered(SourceError):
 
 class StillWritten(NotDelivered):
     """A day's delivery is not complete yet, or cannot be asked for now; the day's earlier version stays."""
+
+
+class Awaited(NotDelivered):
+    """A service was not asked for a day yet, or has not given it; the day's earlier version stays."""
 
 
 class Conflict(BackfillError):

@@ -14,6 +14,7 @@ EXAMPLES = {
     "spark_jars": "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar",
     "dagster_url": "http://127.0.0.1:3000",
     "allowed_hosts": "dagster.example.com,localhost:8080",
+    "service_urls": '{"weather": "https://archive-api.open-meteo.com/v1/archive"}',
     "nightly_cron": "30 1 * * *",
     "nightly_late_rows": "false",
     "max_line_bytes": "16777216",

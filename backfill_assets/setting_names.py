@@ -17,7 +17,9 @@ from backfill_assets.setting_examples import EXAMPLES
 PREFIX = "BACKFILL_"
 STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/]+")
 # A value of these may hold a password, a token or a key: no message shows it.
-MAY_BE_SECRET = frozenset({"lake", "landing", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts"})
+MAY_BE_SECRET = frozenset(
+    {"lake", "landing", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts", "service_urls"}
+)
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
@@ -50,6 +52,15 @@ def parsable(url: str) -> str:
     if not is_whole:
         raise ValueError("it needs a host, and a port from 1 to 65535")
     return url
+
+
+def schedule(cron: str) -> str:
+    """A cron line itself; ValueError for anything else."""
+    fields, highest = cron.split(), (59, 23, 31, 12, 7)
+    numbers = [(int(n), most) for field, most in zip(fields, highest, strict=False) for n in re.findall(r"\d+", field)]
+    if len(fields) != len(highest) or any(number > most for number, most in numbers):
+        raise ValueError("a schedule is MINUTE (0-59) HOUR (0-23) DAY (1-31) MONTH (1-12) WEEKDAY (0-7)")
+    return cron
 
 
 def from_json(value: Any) -> Any:

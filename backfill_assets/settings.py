@@ -26,6 +26,7 @@ from backfill_assets.setting_names import (
     readable,
     refuse_file,
     refuse_unknown,
+    schedule,
     secrets_in,
     sentence,
     without_password,
@@ -35,6 +36,7 @@ from backfill_assets.setting_names import (
 REMEMBERED = "settings.env"
 # The mode of a home: what lies in it, logs and tables too, only its owner can read. A folder that is there keeps its own.
 PRIVATE = 0o700
+WebAddress = Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)]
 Host = Annotated[str, Field(pattern=r"^([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?$")]
 
 
@@ -56,11 +58,13 @@ class Settings(BaseSettings):
     spark_conf: Annotated[dict[str, str], NoDecode, BeforeValidator(from_json)] = {}
     spark_jars: Annotated[tuple[Path, ...], NoDecode] = ()
     # Not given: the servers that `backfill up` runs on the home, and no others, which may be of another lake.
-    dagster_url: Annotated[str, Field(pattern=r"^https?://.+"), AfterValidator(parsable)] | None = None
+    dagster_url: WebAddress | None = None
     # Of proxies and tunnels before the webserver of `backfill up`; it answers to no other names than these and its own.
     allowed_hosts: Annotated[tuple[Host, ...], NoDecode] = ()
+    # Where services are asked, by the name of their source, as JSON; a key may be in the address's query.
+    service_urls: Annotated[dict[str, WebAddress], NoDecode, BeforeValidator(from_json)] = {}
     # When the nightly run starts, in UTC: by half past one the day before is in, with room.
-    nightly_cron: str = "30 1 * * *"
+    nightly_cron: Annotated[str, AfterValidator(schedule)] = "30 1 * * *"
     # Rows that arrive after the watermark make days of the horizon outdated; else somebody has to plan them.
     nightly_late_rows: bool = True
     # Days that no plan may rebuild: closed books, days somebody signed.
@@ -75,15 +79,6 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-    @field_validator("nightly_cron")
-    @classmethod
-    def _is_a_schedule(cls, cron: str) -> str:
-        fields, highest = cron.split(), (59, 23, 31, 12, 7)
-        numbers = [(int(n), most) for field, most in zip(fields, highest, strict=False) for n in re.findall(r"\d+", field)]
-        if len(fields) != len(highest) or any(number > most for number, most in numbers):
-            raise ValueError("a schedule is MINUTE (0-59) HOUR (0-23) DAY (1-31) MONTH (1-12) WEEKDAY (0-7)")
-        return cron
 
     @field_validator("spark_jars")
     @classmethod

@@ -89,8 +89,9 @@ class Workspace:
 
 
 def area_of(settings: Settings) -> LandingArea:
-    """The landing area that the settings name."""
-    return LandingArea.at(settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake)
+    """The landing area that the settings name, and where services are asked."""
+    area = LandingArea.at(settings.landing, settings.home / "landed", settings.max_line_bytes, settings.lake)
+    return replace(area, urls=settings.service_urls)
 
 
 def open_workspace(start: Path | None = None, *, only_reading: bool = False, **given: Any) -> Workspace:

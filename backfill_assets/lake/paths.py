@@ -7,6 +7,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 ARCHIVED = "_archived"
+ANSWERS = "_answers"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ class Paths:
     def archived(self, name: str) -> str:
         """The days that a source's archives were split into."""
         return f"{self.root}/{ARCHIVED}/{name}"
+
+    def answers(self, name: str) -> str:
+        """What a service that a source asks has answered."""
+        return f"{self.root}/{ANSWERS}/{name}"
 
     @property
     def locks(self) -> Path:

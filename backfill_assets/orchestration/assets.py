@@ -167,8 +167,11 @@ def try_again(context: AssetExecutionContext, error: Exception) -> None:
 
 
 def _mapping(window: Window) -> TimeWindowPartitionMapping | None:
-    """The days that a day waits for. Later days that it may also read are left out, so that their failure does not block it."""
-    end = window.last_needed
+    """The days that a day waits for. Later days that it may also read are left out, so that their failure does not block it.
+
+    Where it waits for none, the first that it reads: in one run, what is built then is read.
+    """
+    end = max(window.first, window.last_needed)
     if window.first == end == 0:
         return None
     return TimeWindowPartitionMapping(start_offset=window.first, end_offset=end, allow_nonexistent_upstream_partitions=True)

@@ -6,7 +6,7 @@ from datetime import date
 from itertools import chain
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import Guarded, SourceError, UsageError
+from backfill_assets.errors import Awaited, Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.record import WriteMode
@@ -91,7 +91,7 @@ def _unusable(plan: Plan, tables: Iterable[Table], workspace: Workspace, builds:
         (table.name, day): str(each)
         for table in tables
         for day, each in delivered_for(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted, accept).items()
-        if isinstance(each, SourceError)
+        if isinstance(each, SourceError) and not isinstance(each, Awaited)
     }
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache, cached_property
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.errors import Awaited, NotDelivered, SourceError, StillWritten
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, rows_hint
@@ -86,7 +86,8 @@ def status_of(
             run = running.get(partition)
             state, why = (State.RUNNING, f"run {run}") if run else history.state(day, delivery)
             is_built = partition in latest.accepted and partition not in latest.rewritten
-            partitions[partition] = status(state, why, is_built, isinstance(delivery, NotDelivered))
+            undelivered = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)  # which a step asks for
+            partitions[partition] = status(state, why, is_built, undelivered)
     return Status([table.name for table in tables], list(days), partitions)
 
 
@@ -111,7 +112,8 @@ class _TableHistory:
         accepted, last = self.latest.accepted.get(partition), self.latest.last.get(partition)
         if accepted and (happened := self.latest.rewritten.get(partition)):
             gone = f"; {delivery} any more: `backfill reconcile --restore` puts back the rows that were accepted"
-            return State.REWRITTEN, happened + (gone if isinstance(delivery, NotDelivered) else "")
+            is_gone = isinstance(delivery, NotDelivered) and not isinstance(delivery, Awaited)
+            return State.REWRITTEN, happened + (gone if is_gone else "")
         changed, why = self._changed(day, accepted, delivery) if accepted else (None, "")
         if accepted and not changed:
             return State.UP_TO_DATE, why or self._by_rules(day) or not_read(delivery)
@@ -136,7 +138,7 @@ class _TableHistory:
     def _changed(self, day: date, accepted: Build, delivery: Delivered) -> tuple[Change | None, str]:
         """What has changed since the accepted build, and what to add to that."""
         changed = change(self.table, accepted, self._inputs.of(day), delivery)
-        if isinstance(delivery, StillWritten):
+        if isinstance(delivery, StillWritten | Awaited):
             return changed, str(delivery)
         if isinstance(delivery, NotDelivered):
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"

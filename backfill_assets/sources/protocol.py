@@ -19,14 +19,16 @@ HORIZON = 14
 class LandingArea:
     """The folder `root` of `files` that deliveries arrive in. Manifests are saved in the folder `cache`, if it is given.
 
-    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where archives are taken in. `looks` are
-    the folders that were looked at, where that is done once (`one_look`).
+    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where archives are taken in, and answers
+    of services are kept; `urls` has the addresses of services, by the names of their sources, that are not asked at their own.
+    `looks` are the folders that were looked at, where that is done once (`one_look`).
     """
 
     root: Path
     cache: Path | None = None
     max_line_bytes: int = 16 * 2**20
     lake: str = ""
+    urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
     files: Files = DISK
     looks: dict[str, Tree] | None = field(default=None, compare=False, repr=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from backfill_assets.calendar import Calendar, Partition, ranges
-from backfill_assets.errors import SourceError
+from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
@@ -18,10 +18,11 @@ from backfill_assets.workspace import Workspace
 
 @dataclass
 class Due:
-    """The requested days by what is to be done with them. Every day is in exactly one of the first five.
+    """The requested days by what is to be done with them. Every day is in exactly one of the first six.
 
-    `unusable`: days whose source cannot be used, and why. `rewritten`: days that do not hold the rows that were accepted, in a
-    shadow those too that live holds: they are written whatever they come to.
+    `unusable`: days whose source cannot be used, and why. `awaited`: days that a service is still to be asked for.
+    `rewritten`: days that do not hold the rows that were accepted, in a shadow those too that live holds: they are written
+    whatever they come to.
     """
 
     compute: list[date] = field(default_factory=list)
@@ -29,6 +30,7 @@ class Due:
     blocked: dict[date, str] = field(default_factory=dict)
     unusable: dict[date, str] = field(default_factory=dict)
     not_due: dict[date, str] = field(default_factory=dict)
+    awaited: dict[date, str] = field(default_factory=dict)
     inputs: dict[date, Inputs] = field(default_factory=dict)
     rewritten: Collection[date] = ()
 
@@ -70,6 +72,8 @@ def days_due(
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
         elif unusable:
             due.blocked[day] = f"needs {unusable}, which failed in this plan, or needs what failed"
+        elif isinstance(source, Awaited):
+            due.awaited[day] = str(source)
         elif isinstance(source, SourceError):
             due.unusable[day] = str(source)
         elif other := _of_another_delivery(table, day, accepted, source.fingerprint):

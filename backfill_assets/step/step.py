@@ -19,6 +19,7 @@ from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.step.apart import Apart
+from backfill_assets.step.asked import due_once_asked
 from backfill_assets.step.audit import Audited, audit
 from backfill_assets.step.changed_in_place import changed_in_place
 from backfill_assets.step.commit import commit_days
@@ -72,7 +73,7 @@ class Step:
         table, request, lake = self.table, self.request, self.workspace.lake
         if refused := write_mode_refused(table, request.write_mode):
             raise UsageError(f"{refused}. Nothing was written. Use write_mode overwrite.")
-        start, due = self._look(days)
+        start, due = due_once_asked(table, self.workspace.area, partial(self._look, days))
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.unusable, due) + self._compute(due, start)
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
@@ -173,8 +174,7 @@ class Step:
     def _fail(self, messages: Mapping[date, str], due: Due) -> list[Build]:
         """Record days that could not be computed."""
         judgements = [Judgement(day, "failed", text, due.inputs.get(day, Inputs())) for day, text in messages.items()]
-        ledger = self.workspace.lake.ledger
-        at = ledger.next_time(self.table.name)
+        at = (ledger := self.workspace.lake.ledger).next_time(self.table.name)
         builds = [record(each, self.table, self.request, at=at) for each in judgements]
         ledger.append(builds)
         return builds

@@ -1,0 +1,157 @@
+"""Requests to a service: each within the budget, and sent again where that may help."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from backfill_assets.errors import Awaited, SourceError
+from backfill_assets.lake.paths import Paths
+from backfill_assets.sources.answers import Query
+from backfill_assets.sources.budget import Budget, Limit, Slot
+from backfill_assets.sources.http import HttpSource, Row
+from backfill_assets.sources.protocol import LandingArea
+
+TOO_MANY, UNAVAILABLE = 429, 500
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an answer is waited for.
+
+    attempts      how often a request is sent
+    between       seconds before the second one, twice as many before the third, and so on, unless the service names a time
+    longest_wait  the most seconds that a run waits for its budget, or as the service says; beyond that, the days wait
+    silence       seconds without a byte after which a request is given up
+    longest       the seconds after which it is given up in any case
+    """
+
+    attempts: int = 4
+    between: float = 1.0
+    longest_wait: float = 120.0
+    silence: float = 20.0
+    longest: float = 60.0
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    clock: Callable[[], float] = field(default=time.time, repr=False)
+
+
+class Again(Exception):
+    """A request that may be sent again; `given_up` is what is said when it was sent often enough."""
+
+    def __init__(self, given_up: SourceError) -> None:
+        super().__init__(str(given_up))
+        self.given_up = given_up
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Sends requests to a service, each within its budget, and again where that may help."""
+
+    source: HttpSource
+    area: LandingArea
+    patience: Patience
+    client: httpx.Client = field(init=False)
+    budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        paths, name, patience = Paths(self.area.lake), self.source.name, self.patience
+        elsewhere = self.area.cache or Path(tempfile.gettempdir())  # an object store locks nothing: one budget a machine
+        place = Path(paths.answers(name), "_budget.sqlite") if paths.is_local else elsewhere / f"{name}.sqlite"
+        budget = Budget(place, [Limit(*limit) for limit in self.source.limits], patience.longest, patience.clock)
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "client", httpx.Client(timeout=patience.silence))
+
+    def __enter__(self) -> "Asking":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def __call__(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
+        """What the service says of `days`. Raises Awaited if it cannot be asked now, SourceError if it answers wrongly."""
+        patience = self.patience
+        again = Retrying(
+            retry=retry_if_exception_type(Again),
+            stop=stop_after_attempt(patience.attempts),
+            wait=wait_exponential(patience.between, max=patience.longest_wait),
+            sleep=patience.sleep,
+            reraise=True,
+        )
+        try:
+            return again(self._once, query, days)
+        except Again as error:
+            raise error.given_up from None
+
+    def _once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
+        source, about = self.source, f"{self.source.name} for {days[0]}..{days[-1]}"
+        slot = self._slot(source.units(query, len(days)))
+        try:
+            response = self._sent({**query, **source.of_days(days[0], days[-1])})
+        except httpx.RequestError as error:  # whether the service had it is not known: the slot stays as it is
+            raise Again(Awaited(f"{about}: no whole answer came ({type(error).__name__}: {error})")) from error
+        self.budget.answered(slot)
+        if response.status_code == TOO_MANY or response.status_code >= UNAVAILABLE:
+            self._pause(response)
+            raise Again(Awaited(f"{about}: the service answered {response.status_code} {response.reason_phrase}"))
+        if response.status_code != httpx.codes.OK:
+            raise SourceError(f"{about} cannot be had: the service answered {response.status_code}: {response.text[:300]}")
+        try:
+            return source.parsed(query, json.loads(response.content), days)
+        except ValueError as error:
+            raise Again(SourceError(f"{about} cannot be used: the answer is wrong: {error}")) from error
+
+    def _slot(self, units: int) -> Slot:
+        """Leave to send a request, once there is; Awaited if that is too far off."""
+        while (slot := self._taken(units)).wait > 0:
+            if slot.wait > self.patience.longest_wait:
+                until = datetime.fromtimestamp(self.patience.clock() + slot.wait, UTC)
+                why = f"its budget of {slot.limit} is used up" if slot.limit else "the service asked to wait"
+                raise Awaited(f"{self.source.name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}")
+            self.patience.sleep(slot.wait)
+        return slot
+
+    def _taken(self, units: int) -> Slot:
+        try:
+            return self.budget.take(units)
+        except ValueError as error:
+            raise SourceError(f"{self.source.name} cannot be asked: {error}") from None
+
+    def _sent(self, params: Mapping[str, Any]) -> httpx.Response:
+        """The response with all of its body, however slowly it comes, but within the longest time that a request may take."""
+        url, started = httpx.URL(self.area.urls.get(self.source.name, self.source.url)), time.monotonic()
+        with self.client.stream("GET", url.copy_merge_params(params)) as response:
+            body = bytearray()
+            for part in response.iter_bytes():
+                body += part
+                if time.monotonic() - started > self.patience.longest:
+                    raise httpx.ReadTimeout(f"not complete after {self.patience.longest:g} s")
+        return httpx.Response(response.status_code, content=bytes(body), headers=_without_coding(response.headers))
+
+    def _pause(self, response: httpx.Response) -> None:
+        """Have all processes wait, as the service says; after 429 without a word of it, for the shortest span of a limit."""
+        after = seconds_after(response.headers.get("Retry-After", ""), self.patience.clock())
+        if after is None and response.status_code == TOO_MANY:
+            after = min(seconds for _, seconds in self.source.limits)
+        if after:
+            self.budget.pause(after)
+
+
+def seconds_after(value: str, now: float) -> float | None:
+    """The seconds that a Retry-After header names, as a number or as a time; None for anything else."""
+    try:
+        return max(0.0, float(value) if value.strip().isdigit() else parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def _without_coding(headers: httpx.Headers) -> httpx.Headers:
+    """The headers of a body that was unpacked."""
+    return httpx.Headers([(n, v) for n, v in headers.items() if n.lower() not in ("content-encoding", "content-length")])

@@ -1,0 +1,285 @@
+"""Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what is kept, and what waits."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from backfill_assets.errors import Awaited, SourceError
+from backfill_assets.sources.answers import Answers
+from backfill_assets.sources.ask import ask
+from backfill_assets.sources.asking import Patience, seconds_after
+from backfill_assets.sources.open_meteo import OpenMeteo
+from backfill_assets.sources.protocol import Delivery, LandingArea
+from tests.sources.asker import CELLS, area_of, service
+from tests.sources.weather_service import UNITS, WeatherService, running, value
+
+FIRST = date(2019, 8, 15)
+DAYS = [FIRST + timedelta(days=n) for n in range(20)]
+PLENTY = ((10**6, 60.0),)
+
+
+@dataclass
+class Clock:
+    """A clock that stands still but for what is slept on it."""
+
+    now: float = 1_566_000_000.0
+    slept: list[float] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 3))
+        self.now += seconds
+
+
+@pytest.fixture
+def weather() -> Iterator[WeatherService]:
+    with running() as service:
+        yield service
+
+
+@pytest.fixture
+def area(tmp_path, weather) -> LandingArea:
+    return area_of(tmp_path / "lake", weather.url)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def patience(clock) -> Patience:
+    return Patience(sleep=clock.sleep, clock=clock, silence=5)
+
+
+def delivered(source: OpenMeteo, area: LandingArea) -> list[date]:
+    return [day for day, each in source.delivered(area, DAYS).items() if isinstance(each, Delivery)]
+
+
+def rows(source: OpenMeteo, area: LandingArea, day: date) -> set[tuple]:
+    """What is kept of a day, as rows of the source."""
+    answers = Answers(area, source.name)
+    of_day = answers.stored(source.queries())[day]
+    return set(map(tuple, source.rows([row for each in of_day for row in answers.read(each)])))
+
+
+def expected(day: date) -> set[tuple]:
+    return {(name, *cell, *(value(variable, *cell, day) for variable in UNITS)) for name, cell in CELLS.items()}
+
+
+def messages(why: Mapping[date, SourceError]) -> dict[date, str]:
+    return {day: f"{type(error).__name__}: {error}" for day, error in why.items()}
+
+
+def test_many_days_and_places_are_one_request_and_nothing_is_asked_twice(weather, area, patience):
+    source = service(PLENTY)
+    assert ask(source, area, DAYS[:3], patience) == {}
+    assert ask(source, area, DAYS, patience) == {}
+    assert weather.days() == [("2019-08-15", "2019-08-17"), ("2019-08-18", "2019-08-31"), ("2019-09-01", "2019-09-03")]
+    asked = weather.asked[0]
+    assert (asked["latitude"], asked["longitude"]) == ("38.25,40.75", "-121.25,-124.25"), "two places in one cell, once"
+    assert all(rows(source, area, day) == expected(day) for day in DAYS)
+    before = source.delivered(area, DAYS)
+    assert ask(source, area, DAYS, patience) == {}
+    assert (len(weather.log), source.delivered(area, DAYS)) == (3, before)
+
+
+def test_how_days_and_places_are_put_together_makes_no_difference_to_what_is_kept(tmp_path, weather, patience):
+    one, other = (area_of(tmp_path / name, weather.url) for name in ("one", "other"))
+    ask(service(PLENTY), one, DAYS[:5], patience)
+    for day in reversed(DAYS[:5]):
+        ask(service(PLENTY), other, [day], patience)
+    assert service(PLENTY).delivered(one, DAYS[:5]) == service(PLENTY).delivered(other, DAYS[:5])
+    by_place = service(PLENTY, at_a_time=1)
+    ask(by_place, other, DAYS[:5], patience)
+    assert all(rows(by_place, other, day) == expected(day) for day in DAYS[:5])
+
+
+def test_another_place_or_variable_is_another_question(weather, area, patience):
+    source = service(PLENTY)
+    ask(source, area, DAYS[:2], patience)
+    for other in (replace(source, variables={"precipitation_sum": "mm"}), replace(source, places={"Chico": (39.73, -121.84)})):
+        assert delivered(other, area) == []
+        assert ask(other, area, DAYS[:2], patience) == {}
+    assert len(weather.log) == 3
+    assert delivered(source, area) == DAYS[:2]
+
+
+def test_what_may_pass_is_asked_again_after_longer_and_longer_waits(weather, area, patience, clock):
+    weather.faults += ["500", "cut off", "not JSON"]
+    assert ask(service(PLENTY), area, DAYS[:2], patience) == {}
+    assert (len(weather.log), clock.slept) == (4, [1, 2, 4])
+    assert rows(service(PLENTY), area, DAYS[1]) == expected(DAYS[1])
+
+
+@pytest.mark.parametrize(
+    ("fault", "slept"),
+    [
+        pytest.param("429 7", 7, id="429 that says how long"),
+        pytest.param("503 9", 9, id="503 that says how long"),
+        pytest.param("429", 60, id="429 that says nothing: the shortest span of a limit"),
+    ],
+)
+def test_a_service_that_asks_to_wait_is_left_alone_as_long(weather, area, patience, clock, fault, slept):
+    weather.faults.append(fault)
+    assert ask(service(PLENTY), area, DAYS[:1], patience) == {}
+    assert (len(weather.log), sum(clock.slept)) == (2, slept)
+
+
+def test_a_long_wait_is_left_to_a_later_run_and_no_process_asks_before(weather, area, patience, clock):
+    weather.faults.append("429 3600")
+    for _ in range(2):
+        why = ask(service(PLENTY), area, DAYS, patience)
+        assert {*why} == {*DAYS}
+        assert "weather is not asked before 2019-08-17 01:00:00 UTC: the service asked to wait" in messages(why)[DAYS[0]]
+    assert (len(weather.log), sum(clock.slept)) == (1, 1), "the others were not even tried"
+    clock.now += 3600
+    assert ask(service(PLENTY), area, DAYS, patience) == {}
+
+
+def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_on(weather, area, patience, clock):
+    source = service(((4, 60.0), (8, 86_400.0)), at_once=2)  # two cells: four units a minute are two requests
+    why = ask(source, area, DAYS[:10], patience)
+    assert (delivered(source, area), {*why}) == (DAYS[:8], {*DAYS[8:10]})
+    assert messages(why)[DAYS[9]] == (
+        "Awaited: weather is not asked before 2019-08-18 00:00:00 UTC: its budget of 8 in 86,400 s is used up"
+    )
+    assert clock.slept == [60], "the budget of a minute is waited for"
+    clock.now += 86_400
+    assert ask(source, area, DAYS[:10], patience) == {}
+    assert delivered(source, area) == DAYS[:10]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        pytest.param("not JSON", "the answer is wrong: Unterminated|the answer is wrong: Expecting", id="no JSON"),
+        pytest.param("a place less", "it is about 1 places, asked were 2", id="a place less"),
+        pytest.param("another place", r"it is about another place than \(38.25, -121.25\)", id="another place"),
+        pytest.param("other units", "its units are {'temperature_2m_max': '°F'", id="other units"),
+        pytest.param("text for a number", "temperature_2m_max is not one number or null a day", id="text for a number"),
+        pytest.param("a value less", "temperature_2m_max is not one number or null a day", id="a value less"),
+        pytest.param("no days", "it has not the form of one", id="an object of another form"),
+    ],
+)
+def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(weather, area, patience, fault, message):
+    source = service(PLENTY, at_once=2)
+    weather.faults += [fault] * patience.attempts
+    why = ask(source, area, DAYS[:4], patience)
+    assert {*why} == {*DAYS[:2]}
+    for error in why.values():
+        assert type(error) is SourceError
+        error_of = pytest.raises(SourceError, match=message)
+        with error_of:
+            raise error
+    assert delivered(source, area) == DAYS[2:4]
+    assert ask(source, area, DAYS[:4], patience) == {}
+
+
+def test_a_request_that_is_refused_as_wrong_is_not_sent_again(weather, area, patience):
+    weather.faults.append("400")
+    why = ask(service(PLENTY), area, DAYS[:2], patience)
+    assert messages(why)[DAYS[0]] == (
+        "SourceError: weather for 2019-08-15..2019-08-16 cannot be had: the service answered 400: "
+        '{"error": true, "reason": "Out of range"}'
+    )
+    assert len(weather.log) == 1
+
+
+def test_days_that_the_service_has_not_got_yet_wait(weather, area, patience):
+    weather.newest, weather.faults = DAYS[2], ["a missing day"]
+    why = ask(service(PLENTY), area, DAYS[:3], patience)
+    assert messages(why) == {DAYS[2]: f"Awaited: weather has nothing of {DAYS[2]} yet"}
+    why = ask(service(PLENTY), area, DAYS[:5], patience)
+    assert {day: type(error) for day, error in why.items()} == dict.fromkeys(DAYS[3:5], Awaited)
+    assert delivered(service(PLENTY), area) == DAYS[:3]
+    assert weather.days()[1] == (str(DAYS[2]), str(DAYS[4])), "what is there was not asked for again"
+
+
+def test_an_answer_that_does_not_end_is_given_up(weather, area, patience):
+    weather.faults += ["slow", "slow"]
+    why = ask(service(PLENTY), area, DAYS[:1], replace(patience, attempts=2, longest=0.2))
+    assert "no whole answer came (ReadTimeout: not complete after 0.2 s)" in messages(why)[DAYS[0]]
+
+
+def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, patience):
+    with running() as gone:
+        pass
+    why = ask(service(PLENTY, at_once=1), area_of(tmp_path, f"{gone.url}?apikey=S3CRET"), DAYS, patience)
+    assert {*why} == {*DAYS}
+    assert {type(error) for error in why.values()} == {Awaited}
+    assert "no whole answer came (ConnectError" in str(why[DAYS[19]])
+    assert "CRET" not in str(why)
+
+
+def test_a_key_in_the_address_is_sent_and_counts_for_nothing(weather, area, patience):
+    with_key = replace(area, urls={"weather": f"{weather.url}?apikey=S3CRET"})
+    assert ask(service(PLENTY), with_key, DAYS[:1], patience) == {}
+    assert weather.asked[0]["apikey"] == "S3CRET"
+    assert delivered(service(PLENTY), area) == DAYS[:1]
+    assert not [path for path in Path(area.lake).rglob("*") if path.is_file() and b"S3CRET" in path.read_bytes()]
+
+
+def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
+    why = ask(service(((1, 60.0),)), area, DAYS[:1], patience)
+    assert messages(why)[DAYS[0]].startswith("SourceError: weather cannot be asked: a request of 2 units never fits")
+    assert weather.log == []
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        pytest.param("120", 120.0, id="seconds"),
+        pytest.param("Fri, 16 Aug 2019 00:02:00 GMT", 120.0, id="a time"),
+        pytest.param("Thu, 15 Aug 2019 00:00:00 GMT", 0.0, id="a time that has passed"),
+        pytest.param("soon", None, id="neither"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_retry_after_is_seconds_or_a_time(header, seconds):
+    assert seconds_after(header, 1_565_913_600.0) == seconds
+
+
+def asker(lake: Path, weather: WeatherService, limit: tuple[int, float], way: str, days: Sequence[date]) -> subprocess.Popen:
+    words = [str(lake), weather.url, *map(str, limit), way, *map(str, days)]
+    return subprocess.Popen([sys.executable, "-m", "tests.sources.asker", *words], stderr=subprocess.PIPE, text=True)
+
+
+def test_three_processes_together_never_exceed_the_limit_also_when_one_is_killed_in_the_middle(tmp_path, weather):
+    """The service is the judge: it counts a request when it arrives, which is up to a third of the span after it was sent."""
+    limit = (8, 0.6)  # four requests of two cells
+    weather.limit, weather.delayed = limit, 0.2
+    weather.faults += ["", "", "", "", "held"]
+    processes = {n: asker(tmp_path, weather, limit, "requests", DAYS[n * 5 : n * 5 + 5]) for n in range(3)}
+    assert weather.holding.wait(60)
+    killed = DAYS.index(date.fromisoformat(weather.held)) // 5
+    processes[killed].kill()
+    weather.release.set()
+    ended = {n: process.communicate(timeout=60)[1] or process.returncode for n, process in processes.items()}
+    assert ended == {0: 0, 1: 0, 2: 0, killed: -signal.SIGKILL}
+    assert (weather.most(limit[1]) <= limit[0], weather.refused) == (True, 0)
+    assert len(weather.log) > 10
+
+
+def test_a_process_killed_in_the_middle_of_a_request_leaves_what_it_had_and_the_next_asks_for_the_rest(
+    tmp_path, weather, patience
+):
+    weather.faults += ["", "", "held"]
+    process = asker(tmp_path, weather, (1000, 60.0), "ask", DAYS[:5])
+    assert weather.holding.wait(60)
+    process.kill()
+    process.wait()
+    weather.release.set()
+    source, area = service(((1000, 60.0),), at_once=1), area_of(tmp_path, weather.url)
+    assert delivered(source, area) == DAYS[:2]
+    assert ask(source, area, DAYS[:5], Patience()) == {}
+    assert weather.days()[2:] == [(str(day), str(day)) for day in (DAYS[2], *DAYS[2:5])]
+    assert all(rows(source, area, day) == expected(day) for day in DAYS[:5])

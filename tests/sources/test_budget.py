@@ -1,0 +1,99 @@
+"""The budget of a service: however requests are delayed on their way, the service never sees more than its limits."""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from random import Random
+
+import pytest
+
+from backfill_assets.sources.budget import Budget, Limit, Slot
+
+LONGEST = 5.0
+MINUTE, DAY = Limit(4, 60.0), Limit(10, 86_400.0)
+
+
+@dataclass
+class Clock:
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def budget(tmp_path, clock) -> Budget:
+    return Budget(tmp_path / "lake" / "budget.sqlite", [MINUTE, DAY], LONGEST, clock)
+
+
+def test_requests_that_are_delayed_on_their_way_never_exceed_the_limit_where_they_arrive(tmp_path, clock, seed):
+    """Four askers on one file. A request arrives at some time before its answer does, and some answers never come."""
+    random, limit, arrivals = Random(seed), Limit(7, 10.0), list[tuple[float, int]]()
+    askers = [Budget(tmp_path / "budget.sqlite", [limit], LONGEST, clock) for _ in range(4)]
+    next_of: list[tuple[float, int, Slot | None]] = [(clock.now, n, None) for n in range(4)]
+    while len(arrivals) < 50:
+        clock.now, asker, answered = heappop(next_of)
+        if answered:
+            askers[asker].answered(answered)
+        slot = askers[asker].take(units := random.choice([1, 1, 2, 3]))
+        if slot.wait:
+            heappush(next_of, (clock.now + slot.wait, asker, None))
+            continue
+        end = clock.now + random.uniform(0, random.choice([0.1, LONGEST]))
+        arrivals.append((random.uniform(clock.now, end), units))
+        heappush(next_of, (end, asker, slot if random.random() < 0.8 else None))
+    in_spans = [sum(units for at, units in arrivals if end - limit.seconds < at <= end) for end, _ in arrivals]
+    assert max(in_spans) <= limit.units
+    assert max(in_spans) > limit.units - 3, "the budget is made use of"
+
+
+def test_the_limit_that_is_used_up_says_how_long_to_wait(budget, clock):
+    slots = [budget.take() for _ in range(4)]
+    for slot in slots:
+        budget.answered(slot)
+    assert (budget.take().wait, budget.take().limit) == (60.0, "4 in 60 s")
+    clock.now += 61
+    budget.answered(budget.take(4))
+    clock.now += 61
+    budget.answered(budget.take(2))
+    clock.now += 61
+    assert budget.take() == (0, 86_400.0 - 183, "10 in 86,400 s")
+    clock.now += 86_400 - 183
+    assert budget.take(4).wait == 0
+
+
+def test_a_request_that_never_ended_counts_as_long_as_one_may_take(tmp_path, budget, clock):
+    for _ in range(4):
+        budget.take()  # and the process is killed
+    after = Budget(budget.path, budget.limits, LONGEST, clock)
+    clock.now += 60 + LONGEST - 0.1
+    assert after.take().wait == pytest.approx(0.1)
+    clock.now += 0.1
+    assert after.take(4).wait == 0
+
+
+def test_all_wait_when_the_service_says_so_and_the_longest_word_holds(tmp_path, budget, clock):
+    other = Budget(budget.path, budget.limits, LONGEST, clock)
+    budget.pause(30)
+    other.pause(10)
+    assert other.take() == (0, 30.0, "")
+    clock.now += 30
+    assert other.take().wait == 0
+
+
+def test_after_the_clock_was_set_back_nobody_waits_longer_than_a_request_and_a_span(budget, clock):
+    for _ in range(4):
+        budget.take()
+    clock.now -= 50_000
+    assert budget.take().wait <= 60
+    clock.now += 60 + LONGEST
+    assert budget.take().wait == 0
+
+
+def test_a_request_that_never_fits_is_refused_and_says_so(budget):
+    with pytest.raises(ValueError, match=r"a request of 5 units never fits into a limit of 4 in 60 s: ask for less at a time"):
+        budget.take(5)
