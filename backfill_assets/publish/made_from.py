@@ -3,8 +3,11 @@
 Until it is built again, live has what the plan has brought about, though nothing that it wrote.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
@@ -29,23 +32,37 @@ def has_rows_made_from(root: str, plan: Plan, release: Release | None = None) ->
         gone.setdefault(_as_input(build), set()).update(_fingerprints(build) - (_fingerprints(there) if there else set()))
     if not any(gone.values()):
         return False
-    later = from_arrow(ledger.files().rows(COLUMNS, after=min(build.at for build in wrote)))
-    return any(_made_from(gone, sorted((b for b in later if _is_in(b, release)), key=lambda build: build.at)))
+    later, reached, followed = ledger.files().rows(COLUMNS, after=min(build.at for build in wrote)), gone, set[str]()
+    while further := {day for _, day in reached} - followed:
+        followed |= further
+        builds = [build for build in from_arrow(_that_read(later, followed)) if _is_in(build, release)]
+        reached, made = _followed(gone, sorted(builds, key=lambda build: build.at))
+    return any(made.values())
 
 
-def _made_from(gone: dict[Input, set[str]], builds: Iterable[Build]) -> Collection[bool]:
-    """Of each partition that one of these `builds`, oldest first, is of, whether its rows were made from what is `gone`."""
-    of_plan, made = set(gone), dict[Input, bool]()
+def _that_read(rows: pa.Table, days: Collection[str]) -> pa.Table:
+    """The builds of the days of which one has read any of these days: years that have not are not looked at."""
+    reading = rows.filter(pc.match_substring_regex(rows["inputs"], "|".join(sorted(days))))
+    of_table, of_day = (pc.is_in(rows[name], value_set=pc.unique(reading[name])) for name in ("table", "day"))
+    return rows.filter(pc.and_(of_table, of_day))
+
+
+def _followed(
+    gone: Mapping[Input, Collection[str]], builds: Iterable[Build]
+) -> tuple[dict[Input, set[str]], dict[Input, bool]]:
+    """What is gone of a plan, with what others have made from it; and of each partition of these `builds`, which are in order,
+    whether its rows are such."""
+    reached, made = {each: set(fingerprints) for each, fingerprints in gone.items()}, dict[Input, bool]()
     for build in builds:
         this, inputs = _as_input(build), ((name, day) for name, of in build.inputs.items() for day in of)
-        from_gone = any(build.inputs[name][day] in gone.get((name, day), ()) for name, day in inputs)
+        from_gone = any(build.inputs[name][day] in reached.get((name, day), ()) for name, day in inputs)
         # Rows that were the same before are not made from it.
         made[this] = from_gone and (build.outcome != "unchanged" or made.get(this, False))
         if made[this]:
-            gone.setdefault(this, set()).update(_fingerprints(build))
-        elif this not in of_plan:
-            gone.pop(this, None)
-    return made.values()
+            reached.setdefault(this, set()).update(_fingerprints(build))
+        elif this in reached and this not in gone:
+            reached[this].clear()
+    return reached, made
 
 
 def _is_in(build: Build, release: Release | None) -> bool:

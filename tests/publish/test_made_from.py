@@ -1,11 +1,14 @@
-"""What was made from rows of a plan that are gone, table by table, until it is built again. No Spark, no lake."""
+"""What was made from rows of a plan that are gone, table by table, until it is built again. No Spark."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from backfill_assets.publish.made_from import _made_from
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.publish.made_from import _followed, has_rows_made_from
 from tests.deliveries import day
 
 DAY = str(day(0))
@@ -41,5 +44,25 @@ def test_rows_are_made_from_what_is_gone_as_long_as_nothing_was_built_in_their_p
     at = datetime(2026, 1, 1, tzinfo=UTC)
     for n, build in enumerate(builds):
         build.at = at + timedelta(minutes=n)
-    found = _made_from({(A, DAY): {"a7", "part of a7"}}, builds)
-    assert list(found) == [build.table in tables for build in {build.table: build for build in builds}.values()]
+    _, made_from_it = _followed({(A, DAY): {"a7", "part of a7"}}, builds)
+    assert {table for (table, _), is_made in made_from_it.items() if is_made} == set(tables)
+
+
+def test_it_is_followed_from_table_to_table_by_other_days(tmp_path):
+    plan, ledger, lake = Plan({A: "1"}, {A: {DAY: "forced"}}, [], PlanOptions()), Ledger(str(tmp_path)), str(tmp_path)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def build(table: str, number: int, fingerprint: str, inputs=None, **fields) -> bool:
+        minutes = len(ledger.builds())
+        built = Build(table, day(number), fields.pop("outcome", "accepted"), "r", "1", fingerprint=fingerprint, **fields)
+        built.at, built.inputs = at + timedelta(minutes=minutes), inputs or {}
+        ledger.append([built])
+        return has_rows_made_from(lake, plan)
+
+    assert not build(A, 0, "a2")
+    assert not build(A, 0, "a7", plan=plan.id)
+    assert not build(B, 3, "b7", {A: {DAY: "a7"}})  # made from what is there
+    assert not build(C, 6, "c7", {B: {str(day(3)): "b7"}})
+    assert build(A, 0, "a2", outcome="restored")
+    assert build(B, 3, "b2", {A: {DAY: "a2"}})
+    assert not build(C, 6, "c2", {B: {str(day(3)): "b2"}})
