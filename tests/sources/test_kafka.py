@@ -120,7 +120,7 @@ def rows(topic: Topic, area: LandingArea, spark, wanted: list[date]) -> list[tup
 
 
 def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it(topic, area, spark):
-    topic.create(2).send(at(0), at(1) - 1, at(1), at(1, hours=23), at(3))
+    topic.create(2, **{"compression.type": "lz4"}).send(at(0), at(1) - 1, at(1), at(1, hours=23), at(3))
     topic.send(at(0, hours=5), at(3, hours=1), partition=1)
     delivered = topic.source.delivered(area, days(0, 1, 2, 3))
     assert counts(delivered) == dict(zip(days(0, 1, 2, 3), [3, 2, 0, 2], strict=True)), (
@@ -143,7 +143,7 @@ def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it
 def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(topic, area, tmp_path, spark, seed, monkeypatch):
     chance, wanted = random.Random(seed), days(*range(6))
     monkeypatch.setattr("backfill_assets.sources.kafka_index.GAP", 7)  # so that several ranges of a partition are read
-    topic.create(2)
+    topic.create(2, **{"compression.type": "zstd"})
     for partition in range(2):
         topic.send(*(at(chance.randrange(6), seconds=chance.randrange(86_400)) for _ in range(60)), partition=partition)
     topic.source.delivered(area, wanted[3:])  # what is before is read when it is asked for
@@ -260,7 +260,6 @@ def test_a_topic_of_the_same_name_that_was_made_anew_is_another(topic, area):
 
 
 def test_what_cannot_be_read_says_why(topic, area, monkeypatch):
-    monkeypatch.setattr("backfill_assets.sources.kafka_topic.TIMEOUT_S", 2.0)
     source, login = topic.source, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
 
     def why(asked: Kafka, now: LandingArea = area) -> SourceError:
@@ -273,7 +272,10 @@ def test_what_cannot_be_read_says_why(topic, area, monkeypatch):
         NotDelivered, f"no source for {day(0)}: there is no topic {topic.name} at {topic.broker.address}",
     )  # fmt: skip
     assert topic.name not in topic.broker.admin.list_topics(timeout=10).topics, "asking makes none"
-    silent = why(Kafka("events", "127.0.0.1:1"))
+    with monkeypatch.context() as impatient:
+        impatient.setattr("backfill_assets.sources.kafka_topic.TIMEOUT_S", 1.5)
+        silent = why(Kafka("events", "127.0.0.1:1"))
+        refused = why(Kafka("events", topic.broker.with_login, login | {"sasl.password": "another"}))
     assert isinstance(silent, StillWritten), "what was built stays up to date meanwhile"
     assert str(silent) == (
         f"no source for {day(0)}: 127.0.0.1:1 cannot be asked for the topic events ({CONNECTS} failed: Connection refused)"
@@ -283,7 +285,6 @@ def test_what_cannot_be_read_says_why(topic, area, monkeypatch):
         f"no source for {day(0)}: the environment variable OF_NOBODY is not set; set it where the servers and the commands are "
         "started"
     )
-    refused = why(Kafka("events", topic.broker.with_login, login | {"sasl.password": "another"}))
     assert (type(refused), "Authentication failed" in str(refused)) == (StillWritten, True)
     topic.create(**{"cleanup.policy": "compact"})
     assert type(why(source)) is SourceError
