@@ -15,7 +15,7 @@ from backfill_assets.quality.profile import row_hash, shortened
 from backfill_assets.quality.rule import Cut
 from backfill_assets.tables.declaration import Table
 
-ROWS_SHOWN = 5
+ROWS_SHOWN, COLUMNS_SHOWN = 5, 5
 HASH, SHOWN = "__hash", "__shown"
 
 
@@ -55,4 +55,5 @@ def _hashed(rows: DataFrame, table: Table, cut: Cut) -> DataFrame:
 def _in_words(row: Mapping[str, object], key: Sequence[str]) -> str:
     now, then = (json.loads(str(row[name])) for name in (SHOWN, f"{SHOWN}_then"))
     changed = [f"{name} {shortened(now[name])}, then {shortened(then[name])}" for name in now if now[name] != then[name]]
-    return f"{', '.join(str(row[name]) for name in key)}: {'; '.join(changed)}"
+    more = [f"{len(changed) - COLUMNS_SHOWN} more columns"] if len(changed) > COLUMNS_SHOWN else []
+    return f"{', '.join(str(row[name]) for name in key)}: {'; '.join(changed[:COLUMNS_SHOWN] + more)}"

@@ -12,9 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import leaks
 from backfill_assets.datasets.outages.restoration_examples import OUTCOMES, known_by, restoration_examples
+from backfill_assets.project import load
 from backfill_assets.tables.columns import types_of
 from tests.environment import SAMPLE
 from tests.oracle import oracle_of
+from tests.world import NAMES
 
 SQL = Path(__file__).parents[1] / "examples.sql"
 FIRST, LAST = date(2019, 8, 15), date(2019, 10, 13)
@@ -97,6 +99,15 @@ def test_a_training_set_is_the_same_today_ten_days_later_and_after_a_correction(
     changed = {key: {n for n, value in enumerate(row) if value != after[key][n]} for key, row in before.items()}
     assert sum(map(bool, changed.values())) > 100
     assert set.union(*changed.values()) == outcomes
+
+
+def test_the_examples_of_another_day_are_another_code_version_in_a_project_of_all_tables():
+    table = known_by(TODAY)
+    assert (table.name, table.version) == (restoration_examples.name, f"{restoration_examples.version}, known by 2019-09-05")
+    assert table.documentation.endswith("As known when 2019-09-05 began.")
+    project = load("backfill_assets.datasets.outages.training", Path())
+    assert [table.name for table in project.tables] == [*NAMES, restoration_examples.name]
+    assert project.tables[-1].version == restoration_examples.version
 
 
 def test_nothing_is_used_that_was_known_later(inputs):
