@@ -5,7 +5,11 @@ comes late, it is of its own day all the same: that day gets a second range, is 
 days, and none of no day. For that, each record's timestamp is read once, by Kafka's own client, when the record is first seen
 (`kafka_index.py`: which offsets are of which day, kept in the home); Spark reads the records of the days that are built.
 
-What was not tried: a cluster of several brokers; TLS; Kerberos and OAuth; schema registries (keys and values are bytes).
+Of what was deleted before it was seen, only the order of time tells the days: where the first record that a partition holds
+is a straggler of a much older day, a day that lost records before it can count as whole. A partition that holds nothing says
+nothing of it. Where the settings of a topic may not be seen, it is not noticed that it is compacted.
+
+What was not tried: a cluster of several brokers; TLS; SCRAM, Kerberos and OAuth; schema registries (keys and values are bytes).
 Azure Event Hubs speaks this protocol too, at port 9093, with
 `options={"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "$ConnectionString",
 "sasl.password": "env:EVENT_HUBS_CONNECTION"}`; it was not tried. Amazon Kinesis does not speak it, and there is no source for
