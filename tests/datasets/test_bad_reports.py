@@ -101,3 +101,22 @@ def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(built,
     build = reports.workspace.lake.latest({RAW: [DAY]}, SCHEMA.names).accepted[RAW, DAY]
     assert (build.run, build.accept, build.reason) == ("accepting", accept, "as it was published")
     assert reports.due() == {RAW: [], STAGING: [], FEATURES: []}
+
+
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        ("a file with only a header", "has_rows: "),
+        ("a file cut short within a line", BROKEN["a file cut short within a line"][1]),
+        ("a file of another data set", BROKEN["a file of another data set"][1]),
+    ],
+    ids=["no rows, which a rule of the table refuses", "a file cut short within a line", "a file of another data set"],
+)
+def test_accepting_a_file_makes_nothing_of_it_that_it_is_not_and_the_version_before_stays(built, tmp_path, way, why):
+    reports = built.copied(tmp_path)
+    before = reports.rows(RAW, "report_day", "country", "confirmed")
+    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way][0](text(reports)).encode()))
+    reports.run(run="accepting", accept=FILE, reason="as it was published")
+    last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]
+    assert (last.outcome, last.message[: len(why)]) == ("failed", why)
+    assert reports.rows(RAW, "report_day", "country", "confirmed") == before
