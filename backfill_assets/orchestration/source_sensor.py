@@ -50,12 +50,12 @@ def batch_of(changes: Sequence[SourceChanges], cursor: str | None, now: datetime
 
 
 def nothing(changes: Sequence[SourceChanges]) -> str:
-    """That no day is to be rebuilt, and which of them wait for a person."""
+    """That no day is to be rebuilt, and which of them wait for their files, or for a person."""
     refused = [(partition, why) for each in changes for partition, why in each.refused.items()]
     if not refused:
         return f"No files of built days within the horizon have changed. {BEYOND}"
     (table, _), why = refused[0]
-    return f"The files of {len(refused)} day(s) are refused, which stay as they are. {table}: {why}"
+    return f"{len(refused)} day(s) stay as they are. {table}: {why}"
 
 
 def source_changes_sensor(workspace: Workspace, now: Callable[[], datetime] = utc_now) -> SensorDefinition:

@@ -33,8 +33,8 @@ class ChangedDay:
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """The changed days of the tables of one source from the first day of its horizon, `since`, on; and those of which the files
-    are refused, with the reasons."""
+    """The changed days of the tables of one source from the first day of its horizon, `since`, on; and those whose files
+    are refused, or not there to be read yet, with the reasons."""
 
     since: date
     days: Sequence[ChangedDay]
@@ -63,7 +63,7 @@ def _of_source(
             partition = (table.name, day)
             accepted, last = builds.accepted[partition], builds.last[partition]
             if isinstance(delivery, SourceError):
-                refused |= {} if isinstance(delivery, NotDelivered) else {partition: str(delivery)}
+                refused |= {} if type(delivery) is NotDelivered else {partition: str(delivery)}
             elif accepted.delivered == delivery.fingerprint or accepted.code_version != table.version or partition in running:
                 continue
             elif last.succeeded or last.delivered != delivery.fingerprint:  # else a person looks at why it has failed

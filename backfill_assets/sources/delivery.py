@@ -54,6 +54,9 @@ def delivery_of(
     unread = [name_in(area, path) for path in others]
     if not files:
         return NotDelivered(f"no source for {day} in {area.place()}{f': {not_read(unread, form)}' if unread else ''}")
+    first = next(iter(files))
+    if away := area.files.away(first):
+        return StillWritten(f"no source for {day}: {name_in(area, first)} {away}")
     if unfinished := waits.unfinished(files, area.clock(), area.files):
         file, why = unfinished
         return StillWritten(f"the source for {day} is still being written: {name_in(area, file)} {why}")

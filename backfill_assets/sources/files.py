@@ -87,6 +87,10 @@ class Files(Protocol):
         """Whether what was read of it may be other than what was listed."""
         ...
 
+    def away(self, entry: Entry) -> str:
+        """Why nobody can say now what is there; "" of what a look has found."""
+        ...
+
     def has_beside(self, entry: Entry, name: str) -> bool:
         """Whether its folder has a file of that name."""
         ...

@@ -35,6 +35,9 @@ class LocalDisk:
         except OSError:
             return True
 
+    def away(self, entry: Entry) -> str:
+        return ""
+
     def has_beside(self, entry: Entry, name: str) -> bool:
         return Path(entry).with_name(name).exists()
 

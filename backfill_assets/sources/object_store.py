@@ -87,9 +87,13 @@ class ObjectStore:
     def has_changed(self, entry: Entry) -> bool:
         return False  # reading another would have failed
 
+    def away(self, entry: Entry) -> str:
+        assert isinstance(entry, Object)
+        return entry.fault
+
     def has_beside(self, entry: Entry, name: str) -> bool:
         assert isinstance(entry, Object)
-        return name in entry.beside or bool(entry.fault)
+        return name in entry.beside
 
     @contextmanager
     def at_hand(self, entry: Entry) -> Iterator[Path]:

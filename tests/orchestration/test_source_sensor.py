@@ -168,7 +168,7 @@ def test_days_that_changed_together_are_one_plan_and_those_beyond_the_horizon_ar
 def test_a_day_of_which_a_file_went_waits_for_a_person_and_one_of_which_all_went_stays(landed):
     landed.file(16).unlink()
     refused = str(landed.requested())
-    assert refused.startswith("The files of 2 day(s) are refused, which stay as they are. raw/rejected_lines: the source for ")
+    assert refused.startswith("2 day(s) stay as they are. raw/rejected_lines: the source for ")
     assert f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl`" in refused
     landed.file(16, "b").unlink()
     assert landed.tick(LATER) == NOTHING
