@@ -108,6 +108,7 @@ def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
         pytest.param({"spark_conf": "memory=4g"}, "BACKFILL_SPARK_CONF", id="Spark's configuration"),
         pytest.param({"dagster_url": "dagster:3000"}, "BACKFILL_DAGSTER_URL", id="the webserver"),
         pytest.param({"allowed_hosts": "http://proxy/"}, "BACKFILL_ALLOWED_HOSTS", id="a host with its scheme"),
+        pytest.param({"service_urls": {"weather": "proxy/v1"}}, "BACKFILL_SERVICE_URLS", id="a service without its scheme"),
         pytest.param({"nightly_cron": "at night"}, "BACKFILL_NIGHTLY_CRON='at night'", id="the hour of the nightly run"),
     ],
 )
@@ -148,6 +149,8 @@ def test_every_setting_has_an_example():
         pytest.param({"spark_remote": "host:15002/;token=S3CRET"}, id="an engine without its scheme"),
         pytest.param({"spark_conf": {"spark.hadoop.fs.s3a": {"secret.key": "S3CRET"}}}, id="nested Spark settings"),
         pytest.param({"spark_conf": "spark.hadoop.fs.s3a.secret.key=S3CRET"}, id="Spark settings that are no JSON"),
+        pytest.param({"service_urls": {"weather": "weather.example.com?apikey=S3CRET"}}, id="a service with its key"),
+        pytest.param({"service_urls": "weather=https://example.com?apikey=S3CRET"}, id="services that are no JSON"),
         pytest.param({"allowed_hosts": "https://ada:S3CRET@proxy"}, id="a host with a password"),
         pytest.param({"lake": "s3://AKIA:S3CRET@bucket/lake"}, id="a lake with a key"),
         pytest.param({"landing": "s3://AKIA:S3CRET@bucket/landing"}, id="a landing area with a key"),
