@@ -77,6 +77,7 @@ def _values(build: Build) -> dict[str, Any]:
         "who": build.who,
         "reason": build.reason,
         "code": build.code_version,
+        "git_commit": build.git_commit,
         "rows": build.rows,
         "fingerprint": build.fingerprint,
         "commit": build.delta_version,
@@ -99,7 +100,8 @@ def show(console: Console, details: dict[str, Any]) -> None:
     for build in details["builds"]:
         commit = f", commit {build['commit']} of the table" if build["outcome"] != "failed" else ""
         commit += ", in the shadow of its plan" if build["in_shadow"] else ""
-        console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}")
+        git = f", git {build['git_commit']}" if build["git_commit"] else ""
+        console.print(f"  {build['at']} UTC {build['outcome']}: {build['rows']} rows{commit}, code {build['code']}{git}")
         request = [
             f"{name.replace('_', ' ')} {build[name]}"
             for name in ("run", "plan", "who", "reason", "spark_conf", "accept")

@@ -21,8 +21,8 @@ from backfill_assets.workspace import Workspace, open_workspace
 
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
 SHORT_COLUMNS = (
-    "table", "day", "outcome", "run", "code_version", "rows", "input_versions", "delta_version", "write_mode", "plan", "who",
-    "accept", "reason", "message", "at",
+    "table", "day", "outcome", "run", "code_version", "git_commit", "rows", "input_versions", "delta_version", "write_mode",
+    "plan", "who", "accept", "reason", "message", "at",
 )  # fmt: skip
 STYLES = {"accepted": "green", "unchanged": "dim", "failed": "bold red", "restored": "yellow"}
 ROWS_OF_OUTCOME = {"failed": ", not written", "unchanged": ", the same as before"}
@@ -117,7 +117,8 @@ def _facts(line: Line) -> list[str]:
     facts += [f"commit {one.delta_version}"] if one.outcome in COMMITTED else []
     facts += [one.write_mode] if one.write_mode != "overwrite" else []
     read = [f"{name} at version {version}" for name, version in one.input_versions.items() if version >= 0]
-    return [*facts, f"code {one.code_version}"] + ([f"read {' and '.join(read)}"] if read else [])
+    facts += [f"code {one.code_version}", *([f"git {one.git_commit}"] if one.git_commit else [])]
+    return facts + ([f"read {' and '.join(read)}"] if read else [])
 
 
 def _print_inputs(console: Console, build: Build) -> None:

@@ -84,6 +84,7 @@ def materialization(key: AssetKey, table: Table, build: Build, *, new: bool, poi
         **{f"{name} (first 20)": MetadataValue.json(list(values)) for name, values in build.samples.items() if values},
     }
     metadata |= {name: text for name in ("plan", "who", "reason", "accept") if (text := getattr(build, name))}
+    metadata |= {"git commit": build.git_commit} if build.git_commit else {}
     if build.plan:
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {

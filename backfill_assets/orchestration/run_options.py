@@ -16,6 +16,7 @@ from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.git_commit import git_commit
 from backfill_assets.workspace import Workspace
 
 
@@ -95,4 +96,5 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         spark_conf=options.spark_conf,
         accept=options.accept,
         skip_not_due=options.skip_not_due,
+        git_commit=git_commit(table),
     )

@@ -109,6 +109,7 @@ def record(
         mixed=judgement.mixed,
         spark_conf=dict(request.spark_conf),
         accept=request.accept,
+        git_commit=request.git_commit,
         identity=request.identity,
         plan=request.plan,
         who=request.who,

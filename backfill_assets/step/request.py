@@ -16,7 +16,7 @@ class StepRequest:
 
     `planned` are the partitions of the request's plan, `force_days` the days of the table that the plan forces; `force` applies
     to every day requested. `accept` names files, separated by commas, that may be empty or missing. With
-    `skip_not_due`, days that wait for later ones are left out, not blocked.
+    `skip_not_due`, days that wait for later ones are left out, not blocked. `git_commit` is that of the table's code.
     """
 
     run: str
@@ -31,6 +31,7 @@ class StepRequest:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
     skip_not_due: bool = False
+    git_commit: str = ""
 
     def __post_init__(self) -> None:
         for name, text in (("reason", self.reason), ("accept", self.accept)):
