@@ -22,6 +22,7 @@ from backfill_assets.orchestration.late_sensor import late_rows_sensor  # noqa: 
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance  # noqa: E402
 from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
+from backfill_assets.orchestration.reproduce_job import reproduce_job  # noqa: E402
 from backfill_assets.orchestration.rollback_job import rollback_job  # noqa: E402
 from backfill_assets.orchestration.run_options import RebuildOptions  # noqa: E402
 from backfill_assets.orchestration.schedules import nightly_schedule  # noqa: E402
@@ -57,6 +58,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             switch_job(workspace),
             rollback_job(workspace),
             diff_job(workspace),
+            reproduce_job(workspace),
             maintenance,
         ],
         schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],

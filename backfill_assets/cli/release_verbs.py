@@ -1,4 +1,4 @@
-"""The verbs of releases and of what is kept for them: releases, release, switch, export, maintain; and diff."""
+"""The verbs of releases and of what is kept for them: releases, release, switch, export, maintain; and diff, reproduce."""
 
 from pathlib import Path
 from typing import Annotated
@@ -65,6 +65,24 @@ def export(
     from backfill_assets.cli.export import run
 
     raise typer.Exit(run(table, file, partitions, number=number, channel=channel, overwrite=overwrite, as_json=json_))
+
+
+@app.command()
+def reproduce(
+    table: Annotated[str, typer.Argument(help="One table.")],
+    day: Annotated[str, typer.Argument(help="One day.")],
+    release: Annotated[
+        int | None, typer.Option(min=1, help="A release's number: the build whose rows its readers get.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Build a day again from its recorded code and inputs, and compare: the same, or what differs, or what is gone.
+
+    Nothing is written.
+    """
+    from backfill_assets.cli.reproduce import run
+
+    raise typer.Exit(run(table, day, release, as_json=json_))
 
 
 @app.command()

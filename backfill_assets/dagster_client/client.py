@@ -84,7 +84,7 @@ class Dagster:
         statuses = self.ask(documents.DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
         return {daemon["daemonType"]: bool(daemon["healthy"]) for daemon in statuses if daemon["required"]}
 
-    def _nodes(self) -> dict[str, dict[str, Any]]:
+    def nodes(self) -> dict[str, dict[str, Any]]:
         """The asset node of each daily table; ServiceUnavailable while the webserver has none loaded."""
         tables = [node for node in self.ask(documents.TABLES)["assetNodes"] if node["isPartitioned"]]
         if not tables:  # while it starts, while its code server is restarted, or after the code failed to load
@@ -96,7 +96,7 @@ class Dagster:
 
     def tables(self) -> dict[str, LoadedTable]:
         """Every daily table, as the webserver has it loaded."""
-        return {name: LoadedTable.of(node) for name, node in self._nodes().items()}
+        return {name: LoadedTable.of(node) for name, node in self.nodes().items()}
 
     def launch(
         self, days: Mapping[str, Sequence[date]], *, options: Mapping[str, Any], tags: Mapping[str, str], title: str
@@ -106,7 +106,7 @@ class Dagster:
         Raises UsageError, before anything is launched, for a table or a day that the code location does not have, and
         AnswerLost where it may have been launched.
         """
-        nodes = self._nodes()
+        nodes = self.nodes()
         refuse_unknown(nodes, days)
         config = {"runConfigData": {"resources": {"options": {"config": dict(options)}}}}
         ends = one_run(days, nodes)

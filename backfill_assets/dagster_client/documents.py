@@ -101,6 +101,18 @@ FAILURES = """query ($run: ID!) {
   }
 }"""
 
+# Observations have the metadata that a run gives to days without building them.
+OBSERVED = """query ($run: ID!) {
+  logsForRun(runId: $run, limit: 5000) {
+    __typename
+    ... on EventConnection {
+      events { __typename ... on ObservationEvent { metadataEntries { label ... on JsonMetadataEntry { jsonString } } } }
+    }
+    ... on RunNotFoundError { message }
+    ... on PythonError { message }
+  }
+}"""
+
 # One table a request: ten years of days take two seconds.
 MATERIALIZED = """query ($key: AssetKeyInput!, $days: [String!]) {
   assetNodes(assetKeys: [$key]) {

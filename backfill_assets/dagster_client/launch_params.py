@@ -39,6 +39,16 @@ def run_params(
     return {"selector": selector, "executionMetadata": {"tags": tag_list({**tags, **of_days})}}
 
 
+def job_params(job: str, config: Mapping[str, Any], node: Mapping[str, Any], tags: Mapping[str, str]) -> dict[str, Any]:
+    """GraphQL's ExecutionParams for a run of a job with this configuration. `node`: any asset of the code location."""
+    selector = {
+        "jobName": job,
+        "repositoryName": node["repository"]["name"],
+        "repositoryLocationName": node["repository"]["location"]["name"],
+    }
+    return {"selector": selector, "runConfigData": dict(config), "executionMetadata": {"tags": tag_list(tags)}}
+
+
 def backfill_params(days: Days, tags: Mapping[str, str], title: str) -> dict[str, Any]:
     """GraphQL's LaunchBackfillParams for exactly these days of exactly these tables."""
     by_asset = [{"assetKey": _asset_key(table), "partitions": {"ranges": _ranges(of)}} for table, of in days.items()]

@@ -117,10 +117,10 @@ def key_of(table: Table | None) -> Sequence[str] | None:
     return list(table.key) if table and table.key else None
 
 
-def builds_of(name: str, days: Collection[date], root: str) -> list[Build]:
+def builds_of(name: str, days: Collection[date], root: str, columns: Sequence[str] = COLUMNS) -> list[Build]:
     """The builds of these days that succeeded, oldest first, whether a crash left them out of the ledger or not."""
     ledger = Ledger(root)
-    builds = from_arrow(ledger.rows(COLUMNS, {name: days}))
+    builds = from_arrow(ledger.rows(columns, {name: days}))
     later = committed_builds(Paths(root).table(name), after=ledger.newest([name])[name].version)
     builds += [build for build in later if build.day in days]
     return sorted((build for build in builds if build.succeeded), key=lambda build: build.at)

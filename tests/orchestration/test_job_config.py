@@ -1,4 +1,4 @@
-"""The configuration of the jobs `make_plan` and `run_plan`, as Dagster and its launchpad see it."""
+"""The configuration of the jobs `make_plan` and `run_plan`, as Dagster and its launchpad see it; and all that there is."""
 
 from typing import Any, cast
 
@@ -7,9 +7,11 @@ from dagster import DagsterInvalidConfigError, Definitions
 from typer.main import get_command
 
 from backfill_assets.cli.rebuild_verbs import app
+from backfill_assets.code_location import definitions_of
 from backfill_assets.orchestration.job_config import PlanConfig, RunPlanConfig, request_of
 from backfill_assets.orchestration.jobs import plan_jobs
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.workspace import open_workspace
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,8 @@ def test_the_launchpad_shows_each_field_with_its_description(office, job):
     model = PlanConfig if job == "make_plan" else RunPlanConfig
     assert descriptions == {name: each.description for name, each in model.model_fields.items()}
     assert all(descriptions.values())
+
+
+def test_a_server_loads_all_jobs_and_assets_together():
+    """Two jobs, or a job and an op of another one, may not have one name; what is loaded one by one does not show that."""
+    definitions_of(open_workspace(only_reading=True)).get_repository_def().load_all_definitions()

@@ -1,0 +1,74 @@
+"""The job `reproduce`, as Dagster executes it, in this process: what its run shows, and what it observes of the day."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from dagster import AssetKey, DagsterInstance, Definitions
+from pyspark.sql import SparkSession
+
+from backfill_assets.dagster_client.run_of_job import REPRODUCTION
+from backfill_assets.orchestration.reproduce_job import reproduce_job
+from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.reproduce.reproduction import Result, read_reproduction
+from backfill_assets.workspace import Workspace
+from tests.deliveries import day
+from tests.orchestration.office import metadata
+from tests.world import RAW, World
+
+ASKED: list[dict[str, str]] = []
+
+
+class Asked(SparkResource):
+    """A session with certain settings, asked for in this process: it is none, and the settings are kept."""
+
+    def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        ASKED.append(dict(conf))
+        raise RuntimeError("no session")
+
+
+class Given(SparkResource):
+    def session(self, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        return SparkSession.active()
+
+
+def executed(workspace: Workspace, spark: type[SparkResource], **config: Any) -> tuple[Any, DagsterInstance]:
+    resources = {"spark": spark(spark_config={})}
+    job = Definitions(jobs=[reproduce_job(workspace)], resources=resources).resolve_job_def("reproduce")
+    instance, of_op = DagsterInstance.ephemeral(), {"ops": {"build_again": {"config": {"day": str(day(1)), **config}}}}
+    return job.execute_in_process(of_op, instance=instance, raise_on_error=False), instance
+
+
+def observed(instance: DagsterInstance, name: str) -> Any:
+    """The day that was observed last, and what was found."""
+    (record,) = instance.fetch_observations(AssetKey(name.split("/")), limit=1).records
+    observation = record.asset_observation
+    assert observation
+    contents: Any = observation.metadata[REPRODUCTION].value
+    return observation.partition, read_reproduction(contents)
+
+
+def test_a_day_that_comes_out_the_same_is_observed_and_is_no_new_materialization(once):
+    result, instance = executed(once.workspace, Given, table=RAW)
+    assert result.success
+    assert metadata(result)["result"] == "same"
+    partition, reproduction = observed(instance, RAW)
+    assert (partition, reproduction.result) == (str(day(1)), Result.SAME)
+    assert reproduction.build["fingerprint"] == reproduction.rebuilt_fingerprint == once.fingerprints(RAW)[day(1)]
+    assert instance.get_materialized_partitions(AssetKey(RAW.split("/"))) == set()
+
+
+def test_a_day_of_other_code_fails_the_run_without_an_engine_and_is_observed_too(once):
+    others = tuple(replace(table, version="2") for table in once.tables)
+    result, instance = executed(replace(once.workspace, tables=others), Asked, table=RAW)
+    assert (result.success, ASKED) == (False, [])
+    assert metadata(result)["result"] == "other code"
+    assert observed(instance, RAW)[1].result == Result.OTHER_CODE
+
+
+def test_a_day_is_computed_with_the_spark_settings_of_its_build(built: World):
+    settings = {"spark.sql.shuffle.partitions": "3"}
+    built.run([day(1)], [RAW], run="second", force=True, spark_conf=settings)
+    result, _ = executed(built.workspace, Asked, table=RAW)
+    assert (result.success, ASKED.pop()) == (False, settings)

@@ -1,0 +1,220 @@
+"""A day is built again from what was recorded of it, and compared; nothing is written, and what is lacking is named."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets import Landing, rules, table
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.releases import Releases
+from backfill_assets.reproduce.recorded_build import recorded_build
+from backfill_assets.reproduce.reproduce import reproduce
+from backfill_assets.reproduce.reproduction import Reproduction, Result, read_reproduction
+from backfill_assets.tables.declaration import Table
+from tests.deliveries import change, day, days
+from tests.step.variants import change_in_place, only_some
+from tests.suite import connect
+from tests.world import DAILY, HISTORY, OUTAGES, RAW, World
+
+AT = day(2)
+
+
+def reproduced(world: World, of: str | Table, at: date = AT, release: int | None = None) -> Reproduction:
+    """The reproduction of a day, by the project with this table in place of its own."""
+    tables = {table.name: table for table in world.tables} | ({of.name: of} if isinstance(of, Table) else {})
+    workspace, name = replace(world.workspace, tables=tuple(tables.values())), of if isinstance(of, str) else of.name
+    return reproduce(recorded_build(name, str(at), release, workspace), workspace, world.spark())
+
+
+def everything(world: World) -> dict[Path, tuple[int, int]]:
+    """Every file of the lake and of the landing area, as it is."""
+    files = [path for path in world.root.parent.rglob("*") if path.is_file()]
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+@pytest.mark.parametrize("name", [RAW, HISTORY])
+def test_a_day_as_it_was_built_comes_out_the_same_and_nothing_is_written(once, name):
+    """Totals of the beginning were built in one run with the days before: no version that the run read has these."""
+    before = everything(once)
+    reproduction = reproduced(once, name)
+    assert (reproduction.result, reproduction.reasons, reproduction.diff) == (Result.SAME, (), None)
+    assert reproduction.rebuilt_fingerprint == once.accepted(name)[AT].fingerprint
+    assert reproduction.rebuilt_rows == len(once.rows(name, [AT])) > 0
+    assert everything(once) == before
+
+
+@pytest.mark.parametrize(
+    ("commit", "says"),
+    [
+        pytest.param("", "no commit was recorded with it", id="in no repository"),
+        pytest.param("ab12", "its commit is ab12: `git checkout ab12`", id="a commit"),
+        pytest.param("ab12-dirty", "is ab12, with changes that were not committed: `git checkout ab12`", id="and more"),
+    ],
+)
+def test_other_code_is_not_run_and_the_commit_of_the_build_is_named(world, commit, says):
+    plain = counted()
+    world.write(day(0), [change()])
+    world.run(days(0), plain, git_commit=commit)
+    reproduction = reproduced(world, replace(plain, version="2", compute=never), day(0))
+    assert reproduction.result == Result.OTHER_CODE
+    (reason,) = reproduction.reasons
+    assert "built by code 1, and the project's is 2 here" in reason
+    assert says in reason
+
+
+def never(*_: Any) -> Any:
+    raise AssertionError("it was computed")
+
+
+def counted(compute: Callable[..., Any] | None = None) -> Table:
+    """The lines of a day by number."""
+
+    @table(
+        "raw/counted", partition_by="day", key=["n"], columns="day DATE, n BIGINT, value DOUBLE", version="1",
+        reads={"lines": Landing("outage_events")}, rules=[rules.has_rows(), rules.unique_key()],
+    )  # fmt: skip
+    def numbers(lines):
+        number = F.get_json_object("line", "$.outageNumber").cast("BIGINT").alias("n")
+        return lines.select(F.col("arrival_day").alias("day"), number, F.lit(1.0).alias("value"))
+
+    return numbers if compute is None else replace(numbers, compute=compute)
+
+
+def test_inputs_are_read_as_they_were_until_a_vacuum_takes_them_and_then_are_named(built):
+    other = only_some(built, "100", "101", "102", version="2", customers=9)
+    assert built.run([day(1)], other, run="second")[OUTAGES].built[0].outcome == "accepted"
+    assert reproduced(built, DAILY).result == Result.SAME
+    DeltaTable(built.lake.path(OUTAGES)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    reproduction = reproduced(built, DAILY)
+    assert (reproduction.result, reproduction.rebuilt_fingerprint) == (Result.INPUT_GONE, "")
+    (reason,) = reproduction.reasons
+    assert reason.startswith(f"{OUTAGES} {day(1)}: the rows that were read (")
+    assert reason.endswith(".parquet is missing")
+
+
+def test_a_total_is_computed_from_the_day_before_as_that_was_then(built):
+    plain, total = built.table(HISTORY), "outages_total"
+    higher = replace(plain, version="2", compute=lambda **read: plain.compute(**read).withColumn(total, F.col(total) + 1))
+    before = built.fingerprints(HISTORY)[AT]
+    assert built.run([day(1)], higher, run="second")[HISTORY].built[0].outcome == "accepted"
+    reproduction = reproduced(built, HISTORY)
+    assert (reproduction.result, reproduction.rebuilt_fingerprint) == (Result.SAME, before)
+
+
+@pytest.mark.parametrize(
+    ("deliver", "says"),
+    [
+        pytest.param(lambda w: w.write(day(0), [change("7")]), "{0} has other contents", id="other contents"),
+        pytest.param(lambda w: w.write(day(0), [change(), change("2")]), "{0} has 2 lines, and had 1", id="more lines"),
+        pytest.param(lambda w: w.write(day(0), [change()], "more.jsonl"), "more.jsonl came", id="another file"),
+        pytest.param(lambda w: (w.folder(day(0)) / "events.jsonl").unlink(), "no source for 2019-08-15", id="no file"),
+    ],
+)
+def test_a_source_that_was_delivered_anew_is_named(world, deliver, says):
+    plain = counted()
+    world.write(day(0), [change()])
+    world.run(days(0), plain)
+    deliver(world)
+    reproduction = reproduced(world, plain, day(0))
+    name = f"{world.folder(day(0)).relative_to(world.landing)}/events.jsonl"
+    assert (reproduction.result, len(reproduction.reasons)) == (Result.INPUT_GONE, 1)
+    assert says.format(name) in reproduction.reasons[0]
+
+
+def test_what_chance_decides_differs_and_is_shown_by_key_and_column(world):
+    plain = counted()
+    by_chance = replace(plain, compute=lambda lines: plain.compute(lines).withColumn("value", F.rand()))
+    world.write(day(0), [change("5"), change("6")])
+    world.run(days(0), by_chance)
+    rows = {row["n"]: row["value"] for row in DeltaTable(world.lake.path(plain.name)).to_pyarrow_table().to_pylist()}
+    reproduction = reproduced(world, by_chance, day(0))
+    assert (reproduction.result, reproduction.rebuilt_rows) == (Result.DIFFERS, 2)
+    assert reproduction.diff
+    (compared,) = reproduction.diff.tables
+    assert [(c.name, c.changed) for c in compared.columns] == [("value", 2)]
+    assert {example.key["n"]: example.before for example in compared.columns[0].examples} == rows
+    assert (compared.columns_retyped, compared.columns_added, compared.columns_removed) == ({}, (), ())
+    assert read_reproduction(reproduction.contents()) == reproduction
+
+
+def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built):
+    change_in_place(built, DAILY, AT)
+    reproduction = reproduced(built, HISTORY)
+    assert reproduction.result == Result.INPUT_GONE
+    assert reproduction.reasons == (
+        f"{DAILY} {AT}: not the rows that were read: its files were changed in place, or the table has other columns by now",
+    )
+
+
+def test_readers_of_a_release_get_the_build_of_then_and_the_last_one_is_of_other_code(built):
+    versions = {name: TableVersion(name, version) for name, version in built.versions().items()}
+    Releases(str(built.root)).add(None, versions, kind="live", who="ada", reason="")
+    before = built.fingerprints(OUTAGES)[AT]
+    built.run([AT], only_some(built, "200", version="2"), run="second")
+    of_release = reproduced(built, OUTAGES, release=1)
+    assert (of_release.result, of_release.release, of_release.rebuilt_fingerprint) == (Result.SAME, 1, before)
+    assert reproduced(built, OUTAGES).result == Result.OTHER_CODE
+    with pytest.raises(UsageError, match="There is no release 2"):
+        reproduced(built, OUTAGES, release=2)
+
+
+def test_a_day_that_keeps_rows_of_other_code_is_refused_and_so_is_one_that_somebody_rewrote(built):
+    some = only_some(built, "200", version="2")
+    built.run([AT], some, run="second", write_mode="merge")
+    assert reproduced(built, some).result == Result.MIXED
+    DeltaTable(built.lake.path(DAILY)).update({"region": "'nowhere'"}, predicate=f"outage_day = '{AT}'")
+    reproduction = reproduced(built, DAILY)
+    assert reproduction.result == Result.REWRITTEN
+    assert "by commit" in reproduction.reasons[0]
+
+
+def test_a_day_that_was_merged_into_and_keeps_nothing_is_one_builds(world):
+    plain = counted()
+    world.write(day(0), [change("5")])
+    world.run(days(0), plain, write_mode="merge")
+    assert reproduced(world, plain, day(0)).result == Result.SAME
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from dataclasses import replace
+from backfill_assets.lake.session import start
+from backfill_assets.settings import read_settings
+from tests.reproduce.test_reproduce import counted, reproduced
+from tests.deliveries import day
+from tests.world import World
+session = start(read_settings(spark_remote=sys.argv[1]))
+class Dies:
+    def __call__(self, lines):
+        rows = counted().compute(lines)
+        persist = type(rows).persist
+        def persisted(frame, *level):
+            assert persist(frame, *level).count() == 2
+            os.kill(os.getpid(), signal.SIGKILL)
+        type(rows).persist = persisted
+        return rows
+reproduced(World(Path(sys.argv[2]), Path(sys.argv[3]), lambda: session), counted(Dies()), day(0))
+"""
+
+
+def test_killed_in_the_middle_it_leaves_nothing(world, tmp_path):
+    world.write(day(0), [change("5"), change("6")])
+    world.run(days(0), counted())
+    before, scratch = everything(world), tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-c", KILLED, connect(), str(world.root), str(world.landing)]
+    done = subprocess.run(command, env=os.environ | {"TMPDIR": str(scratch)}, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert (everything(world), list(scratch.iterdir())) == (before, [])
