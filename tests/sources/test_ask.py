@@ -171,9 +171,9 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
     ],
 )
 def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(weather, area, patience, fault, message):
-    source = service(PLENTY, at_once=2)
-    weather.faults += [fault] * patience.attempts
-    why = ask(source, area, DAYS[:4], patience)
+    source, twice = service(PLENTY, at_once=2), replace(patience, attempts=2)
+    weather.faults += [fault] * 2
+    why = ask(source, area, DAYS[:4], twice)
     assert {*why} == {*DAYS[:2]}
     for error in why.values():
         assert type(error) is SourceError

@@ -35,7 +35,7 @@ def test_requests_that_are_delayed_on_their_way_never_exceed_the_limit_where_the
     random, limit, arrivals = Random(seed), Limit(7, 10.0), list[tuple[float, int]]()
     askers = [Budget(tmp_path / "budget.sqlite", [limit], LONGEST, clock) for _ in range(4)]
     next_of: list[tuple[float, int, Slot | None]] = [(clock.now, n, None) for n in range(4)]
-    while len(arrivals) < 50:
+    while len(arrivals) < 36:
         clock.now, asker, answered = heappop(next_of)
         if answered:
             askers[asker].answered(answered)
