@@ -10,6 +10,7 @@ from datetime import date
 
 # Columns of the rows read, beside those declared.
 UNPARSED, UNKNOWN, MALFORMED = "unparsed", "unknown_fields", "malformed"
+OF_EVERY_SOURCE = ("arrival_day", "source_file", UNPARSED, UNKNOWN, MALFORMED)
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def field(
 
     column        its name in the table and its type, as SQL: "confirmed BIGINT"; historic and current values get the same type
     names         what files have called it, the present name first; without any, the column's own name
-    required      whether a file without it fails its day, with the file and the column named; else its values are null
+    required      whether a file without it fails its day, with the file and the column named; else its values are null. JSON
+                  lines have no header: there, each line without it is `malformed`
     since, until  the days whose files have it, where it came or went
     formats       of a DATE or a TIMESTAMP, the patterns tried in order (Spark's datetime patterns: "M/d/yyyy H:mm"); without
                   any, only ISO 8601 is read
@@ -96,9 +98,12 @@ def eras(fields: Sequence[Field], days: Collection[date]) -> dict[tuple[str, ...
 
 
 def refuse_unusable_fields(fields: Sequence[Field]) -> None:
-    """ValueError for two columns of one name, and for a name of files that two columns have on the same days."""
-    taken = {"arrival_day", "source_file", UNPARSED, UNKNOWN, MALFORMED}
+    """ValueError for two columns of one name, or of a name that every source has, and for a name of files that two columns
+    have: files are read by the names in their own header, whatever their day."""
+    taken = set[str]()
     for n, each in enumerate(fields):
+        if each.name in OF_EVERY_SOURCE:
+            raise ValueError(f"{each.name} is a column of every source of files: give the declared one another name")
         if each.name in taken:
             raise ValueError(f"two columns are called {each.name}")
         taken.add(each.name)
