@@ -14,6 +14,8 @@ from backfill_assets.sources.formats import JSON_LINES, Format
 from backfill_assets.sources.protocol import LandingArea
 
 ANY = "**/*"
+# Of the lines that archives are split into. Increase it with any change of which lines come of an archive, or of their days.
+FORM = 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Archive:
     @property
     def declared(self) -> str:
         """How archives are split: taken in otherwise, they are taken in again."""
-        return repr((self.day, self.day_formats, self.format, self.first_day))
+        return repr((FORM, self.day, self.day_formats, self.format, self.first_day))
 
     def listed(self, area: LandingArea) -> dict[str, Entry]:
         """The archives that lie there, by their names in `source_file`; not those that may not be touched any more."""
@@ -67,9 +69,9 @@ class Archive:
         return [name for name, file in self._matched(area).items() if self._is_late(area, file)]
 
     def unmatched(self, area: LandingArea) -> list[str]:
-        """The other files in the folder, and those that were modified too late."""
-        listed = self.listed(area)
-        return [name for name in self._files(area, [ANY]) if name not in listed]
+        """The files in the folder that are no archives."""
+        archives = self._matched(area)
+        return [name for name in self._files(area, [ANY]) if name not in archives]
 
     def _matched(self, area: LandingArea) -> dict[str, Entry]:
         return {name: file for name, file in self._files(area, self.files).items() if name.endswith(self.format.endings)}

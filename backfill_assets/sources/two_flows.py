@@ -142,7 +142,7 @@ class TwoFlows:
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """The files in the folders of both that are of no day, and no archives."""
-        others = {*self.landing.unmatched(area)} - {*self.archive.listed(area)}
+        others = {*self.landing.unmatched(area)} - {*self.archive.listed(area), *self.archive.late(area)}
         return sorted(others | ({*self.archive.unmatched(area)} if self.archive.name != self.landing.name else set()))
 
     def not_taken_in(self, area: LandingArea) -> list[str]:
@@ -150,6 +150,10 @@ class TwoFlows:
         state = archived(self._folder(area)) if area.lake else Archived("")
         stamps = {name: stamp_of(area, file) for name, file in self.archive.listed(area).items()}
         return [name for name, stamp in stamps.items() if not is_in(state, self.archive, name, stamp)]
+
+    def left_out(self, area: LandingArea) -> list[str]:
+        """The archives that were modified too late to be taken in; what was taken in of them before stays."""
+        return self.archive.late(area)
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """By the declared columns that files of then lack, the days."""

@@ -26,6 +26,8 @@ class HasArchives(Protocol):
 
     def not_taken_in(self, area: LandingArea) -> Sequence[str]: ...
 
+    def left_out(self, area: LandingArea) -> Sequence[str]: ...
+
 
 @runtime_checkable
 class HasEras(Protocol):
@@ -58,6 +60,8 @@ def unread_lines(tables: Sequence[Table], area: LandingArea) -> dict[str, str]:
                 parts.append(f"files of no day, which are not read: {_named(files)}")
             if isinstance(source, HasArchives) and (files := source.not_taken_in(area)):
                 parts.append(f"archives not taken in as they lie there, which `backfill archive` does: {_named(files)}")
+            if isinstance(source, HasArchives) and (files := source.left_out(area)):
+                parts.append(f"archives modified too late (`modified_before`); rows of them that are in stay: {_named(files)}")
         except SourceError as error:
             parts.append(str(error))
         if parts:

@@ -234,13 +234,16 @@ def test_maintenance_removes_the_files_of_loads_that_were_replaced_and_keeps_wha
     assert site.run() == {}
 
 
-def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(site):
+def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(site, monkeypatch):
     site.put("a.jsonl", lines(*rows(*DAYS)) + '{"n": 5}\nno json\n{"at": "soon"}\n[1]\n')
     site.archive = replace(PAST, first_day=DAYS[1])
     (taken,) = site.run().values()
     assert (taken.rows, taken.taken.before, taken.taken.undated, list(taken.taken.examples)) == (3, 1, 4, [5, 6, 7])
     site.archive = PAST
     assert site.run()["past/a.jsonl"].rows == 4, "an archive that is split otherwise is taken in again"
+    assert site.run() == {}
+    monkeypatch.setattr("backfill_assets.sources.archive.FORM", -1)
+    assert site.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
 
 
 def test_an_archive_modified_too_late_is_left_alone_and_named(site):
@@ -249,7 +252,7 @@ def test_an_archive_modified_too_late_is_left_alone_and_named(site):
     (left,) = site.run().values()
     assert (left.left_out, left.problem, left.bytes_read) == (True, "", 0)
     assert "`modified_before`" in sentence(left)
-    assert site.archive.unmatched(site.area) == ["past/a.jsonl"]
+    assert (site.archive.late(site.area), site.archive.unmatched(site.area)) == (["past/a.jsonl"], [])
     os.utime(path, (1, 1))
     assert site.run()["past/a.jsonl"].rows == 1
 

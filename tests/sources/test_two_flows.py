@@ -1,6 +1,7 @@
 """A landing and archives as one source: the rows read are in the landing's columns, whatever an archive is written in."""
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import Precedence, TwoFlows
+from backfill_assets.step.sources import unread_lines
+from backfill_assets.tables.declaration import table
 from tests.deliveries import day
 from tests.sources.files import put
 
@@ -96,6 +99,19 @@ def test_files_that_are_neither_a_days_nor_archives_are_named_and_archives_may_l
     apart = TwoFlows(Landing("events"), Archive("past", day="at"))
     put(area.root, "past/notes.txt")
     assert apart.unmatched(area) == ["events/history/2018.jsonl", "events/history/notes.txt", "past/notes.txt"]
+
+
+def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_stay(area):
+    source = TwoFlows(Landing("events"), Archive("events", day="at", files="history/*"))
+    put(area.root, "events/history/a.jsonl", '{"at": "2019-08-15"}\n')
+    list(take_in(source.archive, area))
+    moved = replace(source, archive=replace(source.archive, modified_before=datetime(2020, 1, 1, tzinfo=UTC)))
+    list(take_in(moved.archive, area, full_refresh=True))
+    assert moved.described(area, day(0)) == ["events/history/a.jsonl, lines of the day: 1"]
+    assert (moved.unmatched(area), moved.not_taken_in(area)) == ([], [])
+    declare = table("raw/a", partition_by="day", columns="day DATE", reads={"rows": moved}, version="1")
+    said = "archives modified too late (`modified_before`); rows of them that are in stay: events/history/a.jsonl"
+    assert unread_lines([declare(lambda rows: rows)], area) == {"raw/a": said}
 
 
 def test_archives_that_may_be_days_of_the_landing_are_refused():
