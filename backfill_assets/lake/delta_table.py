@@ -6,6 +6,7 @@ anew once there is another newest commit; in an object store, listing the log co
 
 import json
 import os
+import re
 from collections import OrderedDict
 from contextlib import suppress
 from functools import cached_property
@@ -143,7 +144,7 @@ def _open(kind: type[DeltaTable], path: str, version: int | None) -> DeltaTable 
         if version is not None and "not the same as the specified end version" in str(error):
             raise TableUnreadable(f"The log of the Delta table {path} does not have version {version} (any more).") from None
         raise TableUnreadable(
-            f"The Delta table {path} cannot be read: {str(error).splitlines()[0][:300]}. Nothing was written to "
+            f"The Delta table {path} cannot be read: {one_line(error)}. Nothing was written to "
             "it. Restore its folder from a copy, or move it away: then a table's days can be built again, and the ledger is "
             "put together from the commits of the tables (`backfill reconcile --repair`)."
         ) from None
@@ -151,5 +152,10 @@ def _open(kind: type[DeltaTable], path: str, version: int | None) -> DeltaTable 
         if "://" not in path:
             raise
         raise ServiceUnavailable(
-            f"{path} cannot be opened: {str(error)[:300]} Correct BACKFILL_LAKE or the credentials."
+            f"{path} cannot be opened: {one_line(error)}. Correct its address (of the lake: BACKFILL_LAKE) or the credentials."
         ) from None
+
+
+def one_line(error: Exception) -> str:
+    """The beginning of an error of `deltalake`, without the colours and arrows of its causes."""
+    return " ".join(re.sub(r"\x1b\[\d*m|↳", "", str(error)).split())[:300].rstrip(".")

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.commits import read_commits
+from backfill_assets.lake.deletion_vectors import with_deletion_vectors
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import Key, builds_of, is_ours, key
@@ -167,12 +168,3 @@ def day_files(table: DeltaTable, of_days: Iterable[date] | None = None) -> Itera
     listed = [file for file in zip(days, files["path"].to_pylist(), counts, strict=False) if isinstance(file[0], date)]
     deleted = with_deletion_vectors(table)
     return [(day, f"{name} (rows deleted)", None) if unquote(name) in deleted else (day, name, n) for day, name, n in listed]
-
-
-def with_deletion_vectors(table: DeltaTable) -> set[str]:
-    """The paths, below the table, of files of which rows were deleted without writing them anew. This project never does."""
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return set()
-    paths = [unquote(uri) for uri in table.deletion_vectors().read_all()["filepath"].to_pylist()]
-    root = unquote(table.table_uri).rstrip("/")
-    return {path.partition(root)[2].lstrip("/") for path in paths}

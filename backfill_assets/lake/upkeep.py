@@ -16,13 +16,13 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
 from backfill_assets.errors import BackfillError
+from backfill_assets.lake.deletion_vectors import with_deletion_vectors
 from backfill_assets.lake.delta_table import open_table, table_to_write
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
 from backfill_assets.lake.paths import Paths, files_in
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.running_steps import running_steps
-from backfill_assets.lake.table_state import with_deletion_vectors
 
 # A day is compacted if it has more files than this that are smaller than this; the files it is made into may be larger.
 MANY_FILES, SMALL_BYTES, TARGET_BYTES = 8, 32 * 2**20, 128 * 2**20

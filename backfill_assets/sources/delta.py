@@ -1,6 +1,8 @@
 """A source that is a Delta table of somebody else: a day is made from the files that the table's log lists for it.
 
 Rewriting a day's rows into other files (OPTIMIZE) counts as a change of the day: its rows are read again, and found the same.
+So does a DELETE or an UPDATE by a deletion vector, which leaves the files and marks rows in them: which ones is part of the
+day's fingerprint, and they do not count as rows.
 """
 
 import hashlib
@@ -8,100 +10,137 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, TableUnreadable
+from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten, TableUnreadable
+from backfill_assets.lake.deletion_vectors import NONE_DELETED, with_deletion_vectors
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.usable import usable
+
+DAY = "arrival_day"
 
 
 class Listed(NamedTuple):
-    """A data file of a day: its path, its size in bytes, its rows."""
+    """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it holds were deleted, if any."""
 
     path: str
     size: int
     rows: int
+    deleted: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
 
 
 @dataclass(frozen=True)
 class DeltaSource:
     """The rows of a Delta table, with `arrival_day DATE` before its own columns.
 
-    name  under which builds record what they were made from
-    day   the table's partition column that says which day a row is of: a DATE, or a text as YYYY-MM-DD
-    path  where the table is: a URI or a folder, by itself the folder `name` of the landing area
+    name    under which builds record what they were made from
+    day     the table's partition column that says which day a row is of: a DATE, or a text as YYYY-MM-DD
+    path    where the table is: a URI or a folder, by itself the folder `name` of the landing area
+    fewest  the least share of the rows that a day was built from; fewer are refused, until somebody accepts them
 
-    A day without a file is not delivered. A table that is not partitioned by `day` alone fails every day, and says so.
+    A day without a file is not delivered. A table that is not partitioned by `day` alone, or has a column `arrival_day` that is
+    not its day, fails every day, and says so. While its store does not answer, days stay as they were built.
     """
 
     name: str
     day: str
     # The same table elsewhere is the same source: what it holds decides.
     path: str = field(default="", compare=False)
+    # How a delivery is judged decides on no row.
+    fewest: float = field(default=0.5, compare=False)
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
-        """The fingerprint of each day's files and their rows by name, or the SourceError that says why there are none."""
+        """The fingerprint of each day's files and the number of its rows, or the SourceError that says why there are none."""
         try:
-            files = self._files(self._opened(area))
+            files = self._files(area)[1]
         except SourceError as error:
             return {day: type(error)(f"no source for {day}: {error}") for day in days}
         return {day: self._delivery(area, day, files.get(day, [])) for day in days}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's files, each as a sentence, and the table's version."""
-        delivery = self.delivered(area, [day])[day]
-        if isinstance(delivery, SourceError):
-            raise delivery
-        table = self._opened(area)
-        files = self._files(table).get(day, [])
-        return [f"{self.name} at version {table.version()}", *(f"{f.path}, {f.size} bytes, {f.rows} rows" for f in files)]
+        version, files = self._usable(area, [day])
+        return [f"{self.name} at version {version}", *(f"{f.path}, {f.size} bytes, {f.rows} rows" for f in files[day])]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """The bytes of the files of `days`."""
-        files = self._files(self._opened(area))
+        files = self._files(area)[1]
         return sum(file.size for day in days for file in files.get(day, []))
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The rows of `days`, at one version of the table."""
-        version = self._opened(area).version()
+        version, _ = self._usable(area, days)
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
         arrival_day = F.col(f"`{self.day}`").cast("date")
-        return rows.where(arrival_day.isin(list(days))).select(arrival_day.alias("arrival_day"), "*")
+        own = [F.col(f"`{name}`") for name in rows.columns if name != DAY]
+        return rows.where(arrival_day.isin(list(days))).select(arrival_day.alias(DAY), *own)
 
     def _place(self, area: LandingArea) -> str:
         return self.path if "://" in self.path or self.path.startswith("/") else area.place(self.path or self.name)
 
-    def _opened(self, area: LandingArea) -> DeltaTable:
+    def _usable(self, area: LandingArea, days: Sequence[date]) -> tuple[int, dict[date, Sequence[Listed]]]:
+        """The table's version, and the files of each of `days`. Raises the SourceError of the first day without any."""
+        version, files = self._files(area)
+        return version, usable({day: files.get(day) or self._missing(area, day) for day in days})
+
+    def _files(self, area: LandingArea) -> tuple[int, Mapping[date, Sequence[Listed]]]:
+        """The table's version, and its files by day. SourceError if there is no such table; StillWritten if its store does not
+        answer."""
         place = self._place(area)
         try:
             table = open_table(place)
-        except (TableUnreadable, ServiceUnavailable) as error:
+            if table is None:
+                raise NotDelivered(f"there is no Delta table at {place}")
+            self._refuse_unusable(place, table)
+            return table.version(), _listed(table, self.day)
+        except ServiceUnavailable as error:
+            raise StillWritten(f"{error} Days stay as they were built.") from None
+        except TableUnreadable as error:
             raise SourceError(str(error)) from None
-        if table is None:
-            raise NotDelivered(f"there is no Delta table at {place}")
+
+    def _refuse_unusable(self, place: str, table: DeltaTable) -> None:
         by = table.metadata().partition_columns
         if by != [self.day]:
             raise SourceError(f"the Delta table {place} is partitioned by {', '.join(by) or 'nothing'}, not by {self.day}")
-        return table
+        own = [
+            each.name for each in table.schema().fields if each.name.lower() == DAY and (each.name, DAY) != (self.day, self.day)
+        ]
+        if own:
+            raise SourceError(
+                f"the Delta table {place} has a column {own[0]} of its own, which is not its day. Rename it there"
+            )
 
-    def _files(self, table: DeltaTable) -> Mapping[date, list[Listed]]:
-        listed = pa.table(table.get_add_actions(flatten=True))
-        names = ("path", "size_bytes", "num_records", f"partition.{self.day}")
-        files: dict[date, list[Listed]] = {}
-        for path, size, rows, value in zip(*(listed[name].to_pylist() for name in names), strict=True):
-            if day := _day(value):
-                files.setdefault(day, []).append(Listed(path, size, rows or 0))
-        return {day: sorted(of_day) for day, of_day in files.items()}
+    def _missing(self, area: LandingArea, day: date) -> NotDelivered:
+        return NotDelivered(f"no source for {day} in {self._place(area)}")
 
     def _delivery(self, area: LandingArea, day: date, files: Sequence[Listed]) -> Delivery | SourceError:
         if not files:
-            return NotDelivered(f"no source for {day} in {self._place(area)}")
-        fingerprint = hashlib.sha256("\n".join(f"{file.path} {file.size}" for file in files).encode()).hexdigest()[:32]
-        return Delivery(fingerprint, {f"{self.name}/{file.path}": file.rows for file in files})
+            return self._missing(area, day)
+        fingerprint = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:32]
+        # One name, for OPTIMIZE gives the files others.
+        rows = sum(file.rows for file in files)
+        return Delivery(fingerprint, {self.name: rows}, hashes={self.name: fingerprint[:12]}, fewest=self.fewest)
+
+
+def _listed(table: DeltaTable, by: str) -> Mapping[date, Sequence[Listed]]:
+    """The files of each day."""
+    listed, deleted = pa.table(table.get_add_actions(flatten=True)), with_deletion_vectors(table)
+    names = ("path", "size_bytes", "num_records", f"partition.{by}")
+    files: dict[date, list[Listed]] = {}
+    for path, size, rows, value in zip(*(listed[name].to_pylist() for name in names), strict=True):
+        if day := _day(value):
+            gone = deleted.get(unquote(path), NONE_DELETED)
+            files.setdefault(day, []).append(Listed(path, size, (rows or 0) - gone.rows, gone.hash))
+    return {day: sorted(of_day) for day, of_day in files.items()}
 
 
 def _day(value: Any) -> date | None:

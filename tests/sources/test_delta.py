@@ -1,12 +1,15 @@
 """A Delta table as a source: a day is its files; a commit makes exactly the days outdated whose files it changed."""
 
+import json
 from datetime import date
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from backfill_assets.errors import NotDelivered, SourceError
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.servers.child import free_port
 from backfill_assets.sources.delta import DeltaSource
 from backfill_assets.sources.protocol import Delivery, LandingArea
 from tests.deliveries import day, days
@@ -15,12 +18,12 @@ DATES = pa.date32()
 ORDERS = DeltaSource("orders", "ordered_on")
 
 
-def append(root, rows: dict[date, list[int]], kind: pa.DataType = DATES) -> None:
+def append(root, rows: dict[date, list[int]], kind: pa.DataType = DATES, by: str = "ordered_on", cents: str = "cents") -> None:
     table = pa.table({
-        "ordered_on": pa.array([at for at, cents in rows.items() for _ in cents]).cast(kind),
-        "cents": [each for cents in rows.values() for each in cents],
+        by: pa.array([at for at, of_day in rows.items() for _ in of_day]).cast(kind),
+        cents: [each for of_day in rows.values() for each in of_day],
     })  # fmt: skip
-    write_deltalake(str(root / "orders"), table, mode="append", partition_by=["ordered_on"])
+    write_deltalake(str(root / "orders"), table, mode="append", partition_by=[by])
 
 
 def fingerprints(root) -> dict[date, str]:
@@ -61,11 +64,60 @@ def test_a_table_that_is_not_there_or_has_other_partitions_fails_its_days_and_sa
     )  # fmt: skip
 
 
-def test_spark_reads_the_rows_of_the_days_asked_for(tmp_path, spark):
-    append(tmp_path, {day(0): [1, 2], day(1): [3]}, pa.string())
-    append(tmp_path, {day(1): [4]}, pa.string())
-    read = ORDERS.read(LandingArea(tmp_path), spark, days(1, 2)).orderBy("cents").collect()
-    assert [row.asDict() for row in read] == [
-        {"arrival_day": day(1), "ordered_on": str(day(1)), "cents": cents} for cents in (3, 4)
+def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says_so(tmp_path):
+    append(tmp_path, {day(0): [1]}, cents="Arrival_Day")
+    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    assert isinstance(refused, SourceError)
+    assert "has a column Arrival_Day of its own, which is not its day" in str(refused)
+
+
+def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch):
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    away = DeltaSource("orders", "ordered_on", path="s3://bucket/orders").delivered(LandingArea(Path("/nowhere")), days(0, 1))
+    assert {type(each) for each in away.values()} == {StillWritten}
+    message = str(away[day(0)])
+    assert message.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
+    assert message.endswith(" or the credentials. Days stay as they were built.")
+    assert message.isprintable()
+
+
+def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_path):
+    append(tmp_path, {day(0): [1, 2, 3]})
+    log = tmp_path / "orders" / "_delta_log"
+    added = next(action["add"] for line in (log / f"{0:020}.json").open() if "add" in (action := json.loads(line)))
+    vector = {"storageType": "i", "pathOrInlineDv": "0" * 20, "sizeInBytes": 16, "cardinality": 1}
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    actions = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {"path": added["path"], "dataChange": True, "deletionTimestamp": 1}},
+        {"add": added | {"deletionVector": vector}},
     ]
-    assert ORDERS.size(LandingArea(tmp_path), days(1)) > 0
+    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    assert type(refused) is SourceError
+    assert f"{tmp_path}/orders cannot be read: External error: Kernel error: Deletion Vector error" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("kind", "by"),
+    [
+        pytest.param(pa.string(), "ordered_on", id="a day of another name"),
+        pytest.param(pa.string(), "arrival_day", id="an arrival day as text"),
+        pytest.param(DATES, "arrival_day", id="an arrival day"),
+    ],
+)
+def test_spark_reads_the_rows_of_the_days_asked_for(tmp_path, spark, kind, by):
+    source, area = DeltaSource("orders", by), LandingArea(tmp_path)
+    append(tmp_path, {day(0): [1, 2], day(1): [3]}, kind, by)
+    append(tmp_path, {day(1): [4]}, kind, by)
+    read = source.read(area, spark, days(1)).orderBy("cents").collect()
+    of_day = {"arrival_day": day(1)} | ({by: str(day(1))} if by != "arrival_day" else {})
+    assert [row.asDict() for row in read] == [of_day | {"cents": cents} for cents in (3, 4)]
+    assert [list(row.asDict()) for row in read] == [[*of_day, "cents"]] * 2
+    assert source.size(area, days(1)) > 0
+    with pytest.raises(NotDelivered, match=f"no source for {day(2)} in "):
+        source.read(area, spark, days(1, 2))

@@ -4,35 +4,25 @@ were."""
 import io
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
-from datetime import date
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import duckdb
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import latest
-from backfill_assets.lake.store import Lake
-from backfill_assets.plan.status import State, Status, status_of
+from backfill_assets.plan.status import State
 from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.rule import Judged, Rule
-from backfill_assets.settings import read_settings
 from backfill_assets.sources.postgres import PostgresTable
-from backfill_assets.sources.protocol import LandingArea
-from backfill_assets.step.request import StepRequest, StepResult
-from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table, table
-from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
 from tests.environment import SAMPLE, SUITE
+from tests.step.one_source import Project, Rows
 
 NAME = "raw/updates"
 COLUMNS = "arrival_day DATE, outage BIGINT, seen_at TIMESTAMP, cause STRING, customers INT"
@@ -46,37 +36,6 @@ EXPECTED = """
     FROM (SELECT *, {} FROM read_json({}, format='newline_delimited', filename=true,
         columns={{outageNumber: 'VARCHAR', _captured_at: 'VARCHAR', cause: 'VARCHAR', estCustAffected: 'VARCHAR'}}))
 """
-Rows = list[tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Project:
-    """One table, made from a table in PostgreSQL. `spark` is asked for after days were looked at, and before they are read."""
-
-    root: Path
-    table: Table
-    spark: Callable[[], SparkSession]
-    calendar: Calendar
-
-    @property
-    def workspace(self) -> Workspace:
-        settings = read_settings(lake=str(self.root / "lake"), landing=self.root)
-        area = LandingArea(self.root, self.root / "landed", lake=settings.lake)
-        return Workspace(settings, (self.table,), self.calendar, Lake(settings.lake), area)
-
-    def run(self, **request: Any) -> StepResult:
-        return Step(self.table, self.workspace, StepRequest(run="a run", **request), self.spark).run(self.calendar.days())
-
-    def status(self) -> Status:
-        newest = latest(self.workspace.lake.ledger, {self.table.name: None})
-        return status_of(self.workspace, [self.table], self.calendar.days(), latest=newest)
-
-    def rows(self) -> Rows:
-        rows: pa.Table = DeltaTable(self.workspace.lake.path(self.table.name)).to_pyarrow_table()
-        names = [column.split()[0] for column in self.table.columns.split(", ")]
-        values = rows.select(names).to_pydict()
-        values["seen_at"] = [at.replace(tzinfo=None) for at in values["seen_at"]]
-        return sorted(zip(*values.values(), strict=True), key=repr)
 
 
 def raw(source: PostgresTable, rules: Sequence[Rule] = ()) -> Table:
@@ -112,20 +71,16 @@ def project(postgres, sample, tmp_path, spark) -> Project:
     return Project(tmp_path, raw(source), lambda: spark, Calendar(FOUR[0], FOUR[-1]))
 
 
-def outdated(project: Project) -> list[date]:
-    return project.status().of(NAME).get(State.SOURCE_CHANGED, [])
-
-
 def test_days_are_built_as_they_are_in_the_database_and_only_the_one_that_changed_again(project, postgres, sample):
     assert [build.rows for build in project.run().built] == [sum(row[0] == at for row in sample) for at in FOUR]
     assert project.rows() == sample
-    assert outdated(project) == []
+    assert project.outdated() == []
     chosen = next(row for row in sample if row[0] == FOUR[1])
     postgres.execute(
         f"UPDATE updates SET cause = 'squirrel' WHERE ctid = (SELECT ctid FROM updates WHERE received_on = '{FOUR[1]}' "
         f"AND outage = {chosen[1]} AND seen_at = '{chosen[2]}' LIMIT 1)"
     )
-    assert outdated(project) == [FOUR[1]]
+    assert project.outdated() == [FOUR[1]]
     assert project.status().partitions[NAME, FOUR[1]].why == "1 file(s) changed: updates has other contents"
     assert {build.day for build in project.run().built} == {FOUR[1]}
     assert project.rows() == sorted(
@@ -148,7 +103,7 @@ def test_a_change_between_looking_and_reading_is_built_with_the_state_that_it_ma
     assert not replace(project, spark=change_once).run().failed()
     assert len(asked) == 2, "the step started anew"
     assert project.rows() == sorted(((*r[:4], -1) if r[0] == FOUR[0] else r for r in sample), key=repr)
-    assert outdated(project) == []
+    assert project.outdated() == []
 
 
 def test_a_change_that_is_taken_back_before_the_commit_does_not_come_in(project, postgres, sample, spark):

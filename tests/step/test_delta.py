@@ -1,0 +1,87 @@
+"""A Delta table of somebody else on its way into raw: whatever is done to its rows is built."""
+
+from collections.abc import Callable, Mapping
+from datetime import date
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.sources.delta import DeltaSource
+from backfill_assets.tables.declaration import table
+from tests.deliveries import day, days
+from tests.step.one_source import Project
+
+NAME = "raw/orders"
+ON_DELETION_VECTORS = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
+
+
+def append(project: Project, orders: Mapping[date, list[int]]) -> None:
+    rows = [(at, cents) for at, of_day in orders.items() for cents in of_day]
+    of_orders = pa.table({"ordered_on": pa.array([at for at, _ in rows], pa.date32()), "cents": [cents for _, cents in rows]})
+    write_deltalake(str(project.root / "orders"), of_orders, mode="append", partition_by=["ordered_on"])
+
+
+def outcomes(project: Project) -> dict[date, str]:
+    return {build.day: build.outcome for build in project.run().built}
+
+
+@pytest.fixture
+def project(tmp_path, spark) -> Project:
+    """Two days, of two files each, that were built."""
+    columns, reads = "arrival_day DATE, cents BIGINT", {"rows": DeltaSource("orders", "ordered_on")}
+    declare = table(NAME, partition_by="arrival_day", columns=columns, reads=reads, version="1")
+    project = Project(tmp_path, declare(lambda rows: rows.drop("ordered_on")), lambda: spark, Calendar(day(0), day(1)))
+    append(project, {day(0): [1, 2, 3], day(1): [10]})
+    append(project, {day(0): [4], day(1): [20]})
+    assert outcomes(project) == dict.fromkeys(days(0, 1), "accepted")
+    return project
+
+
+@pytest.fixture
+def sql(project, spark) -> Callable[[str], object]:
+    """Runs a statement on the table of orders, `{}` in it."""
+    return lambda statement: spark.sql(statement.format(f"delta.`{project.root}/orders`")).collect()
+
+
+def rows_of(orders: Mapping[date, list[int]]) -> list[tuple[date, int]]:
+    return sorted(((at, cents) for at, of_day in orders.items() for cents in of_day), key=repr)
+
+
+def test_a_day_whose_rows_lie_in_other_files_since_is_built_again_and_found_unchanged(project):
+    assert DeltaTable(str(project.root / "orders")).optimize.compact([("ordered_on", "=", str(day(0)))])["numFilesRemoved"] == 2
+    assert project.outdated() == [day(0)]
+    assert project.status().partitions[NAME, day(0)].why == "1 file(s) changed: orders has other contents"
+    assert outcomes(project) == {day(0): "unchanged"}
+    assert project.outdated() == []
+    assert project.rows() == rows_of({day(0): [1, 2, 3, 4], day(1): [10, 20]})
+
+
+def test_rows_that_spark_deletes_or_changes_without_writing_their_file_anew_go_from_the_days_they_are_of(project, sql):
+    """By a deletion vector: the path, the size and the statistics of the file stay."""
+    sql(f"ALTER TABLE {{}} {ON_DELETION_VECTORS}")
+    sql("DELETE FROM {} WHERE cents = 2")
+    source, area = project.table.source(), project.workspace.area
+    assert project.outdated() == [day(0)]
+    assert source.delivered(area, [day(0)])[day(0)].files == {"orders": 3}
+    assert [line.rpartition(", ")[2] for line in source.described(area, day(0))[1:]] in (
+        ["2 rows", "1 rows"],
+        ["1 rows", "2 rows"],
+    )
+    assert outcomes(project) == {day(0): "accepted"}
+    assert project.rows() == rows_of({day(0): [1, 3, 4], day(1): [10, 20]})
+    # Of the same file, so that its vector is another and as long.
+    sql("UPDATE {} SET cents = 5 WHERE cents = 3")
+    assert outcomes(project) == {day(0): "accepted"}
+    assert project.rows() == rows_of({day(0): [1, 4, 5], day(1): [10, 20]})
+
+
+def test_a_day_that_lost_most_of_its_rows_is_refused_until_somebody_accepts_it(project):
+    DeltaTable(str(project.root / "orders")).delete("cents < 4")
+    assert outcomes(project) == {day(0): "failed"}
+    refused = project.status().partitions[NAME, day(0)].why
+    assert refused.startswith(f"the source for {day(0)} may be incomplete: orders has 1 lines, and all files of the day had 4.")
+    assert "--accept orders`" in refused
+    assert {build.day: build.outcome for build in project.run(accept="orders").built} == {day(0): "accepted"}
+    assert project.rows() == rows_of({day(0): [4], day(1): [10, 20]})
