@@ -19,6 +19,8 @@ from uuid import uuid4
 
 import psutil
 
+from backfill_assets.lake.cache_folder import make_cache
+
 MOST_BYTES = 10 * 2**30
 UNUSED_S = 7 * 86_400
 MANY = 1000
@@ -75,7 +77,8 @@ class Copies:
         """The folder of this process; when it begins, folders of processes that are gone are removed."""
         with self._lock:
             if self._own is None or _pid_of(self._own) != os.getpid():
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_cache(self.folder.parent, and_home=True)
+                self.folder.mkdir(exist_ok=True)
                 for folder in (each for each in self.folder.iterdir() if each.is_dir() and _is_over(each)):
                     shutil.rmtree(folder, ignore_errors=True)
                 self._own = self.folder / _name_of(psutil.Process())

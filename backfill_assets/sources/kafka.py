@@ -29,6 +29,7 @@ from backfill_assets.sources.kafka_index import day_of, index_at, number_of, ran
 from backfill_assets.sources.kafka_rows import PACKAGE, records
 from backfill_assets.sources.kafka_topic import Run, Topic
 from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.usable import usable
 
 Runs = Mapping[int, Sequence[Run]]
 RANGES_RECORDED = 50
@@ -99,12 +100,7 @@ class Kafka:
 
     def _usable(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs]:
         """The runs of each of `days`. Raises the SourceError of the first day that cannot be used."""
-        usable: dict[date, Runs] = {}
-        for day, runs in self._runs(area, days).items():
-            if isinstance(runs, SourceError):
-                raise runs
-            usable[day] = runs
-        return usable
+        return usable(self._runs(area, days))
 
     def _runs(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
         """By partition, the runs of records of each of `days`, or the SourceError that says why they cannot be used."""

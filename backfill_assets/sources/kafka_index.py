@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from backfill_assets.lake.cache_folder import make_cache
 from backfill_assets.sources.kafka_topic import DAY_MS, Held, Run, Topic
 
 EPOCH = date(1970, 1, 1)
@@ -82,7 +83,7 @@ class Index:
     def _save(self) -> None:
         if self.path:
             with suppress(OSError):
-                self.path.parent.mkdir(exist_ok=True)  # not the home, where there is none yet: `status` makes nothing
+                make_cache(self.path.parent)
                 draft = self.path.with_suffix(f".{os.getpid()}")
                 draft.write_text(json.dumps({"form": FORM, "topic": self.topic_id, "partitions": self.partitions}))
                 draft.replace(self.path)

@@ -3,17 +3,16 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from backfill_assets.errors import NotDelivered, StillWritten
+from backfill_assets.sources.client_library import client_library
 
-try:
+with suppress(ImportError):  # said where a broker is to be asked
     from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("Kafka(...) needs Kafka's client: pip install 'backfill-assets[kafka]'") from error
 
 DAY_MS = 86_400_000
 TIMEOUT_S = 10.0
@@ -21,7 +20,6 @@ TIMEOUT_S = 10.0
 AT_ONCE, PATIENCE_S = 10_000, 0.05
 # Values of options that are read from the environment, so that no secret stands in code.
 ENV = "env:"
-NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class Run(NamedTuple):
@@ -76,8 +74,9 @@ class Topic:
     def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Run]]:
         """The records of these offsets, of each partition from the first up to, and without, the second: each is read once."""
         errors: list[str] = []
+        config = self._config(errors)
         with self._errors_said(errors):
-            consumer = Consumer(self._config(errors) | {
+            consumer = Consumer(config | {
                 "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
                 "enable.partition.eof": True, "isolation.level": "read_committed",
             })  # fmt: skip
@@ -87,7 +86,7 @@ class Topic:
             finally:
                 consumer.close()
 
-    def _read(self, consumer: Consumer, ends: dict[int, int]) -> dict[int, list[Run]]:
+    def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[Run]]:
         runs: dict[int, list[list[int]]] = {number: [] for number in ends}
         heard = time.monotonic()
         while ends:
@@ -116,12 +115,12 @@ class Topic:
                     del ends[number]
         return {number: [Run(*run) for run in of_partition] for number, of_partition in runs.items()}
 
-    def _offsets(self, admin: AdminClient, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+    def _offsets(self, admin: "AdminClient", partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
         wanted = {TopicPartition(self.name, number): spec for number in partitions}
         answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
         return {each.partition: answer.result().offset for each, answer in answers.items()}
 
-    def _is_compacted(self, admin: AdminClient) -> bool:
+    def _is_compacted(self, admin: "AdminClient") -> bool:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
         try:
             settings = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
@@ -130,9 +129,10 @@ class Topic:
         return "cleanup.policy" in settings and "compact" in settings["cleanup.policy"].value
 
     @contextmanager
-    def _asking(self) -> Iterator[AdminClient]:
+    def _asking(self) -> Iterator["AdminClient"]:
         errors: list[str] = []
-        admin = AdminClient(self._config(errors))
+        config = self._config(errors)
+        admin = AdminClient(config)
         with self._errors_said(errors):
             try:
                 yield admin
@@ -140,6 +140,8 @@ class Topic:
                 admin.poll(0)  # hands over what its threads met with
 
     def _config(self, errors: list[str]) -> dict[str, Any]:
+        with client_library("confluent-kafka", self.servers, "kafka"):
+            import confluent_kafka  # noqa: F401
         given = {name: environment(value) for name, value in self.options.items() if not name.startswith("kafka.")}
         # What the client would log is said in errors.
         quiet = {"log_level": 0, "error_cb": lambda error: errors.append(error.str())}
@@ -152,7 +154,8 @@ class Topic:
         except KafkaException as error:
             refused = [each for each in errors if "uthentication" in each]
             said = [*refused, *errors, error.args[0].str()][0].partition(" (after ")[0]
-            if error.args[0].code() in NO_TOPIC:
+            no_topic = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+            if error.args[0].code() in no_topic:
                 raise NotDelivered(f"there is no topic {self.name} at {self.servers}") from None
             raise StillWritten(f"{self.servers} cannot be asked for the topic {self.name} ({said})") from None
 

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from backfill_assets.lake.cache_folder import make_cache
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.files import Entry, Files
 from backfill_assets.sources.formats import JSON_LINES, Format
@@ -92,7 +93,7 @@ class Manifest:
         if not self.path or not self.changed:
             return
         with suppress(OSError):
-            self.path.parent.mkdir(exist_ok=True)  # not the home, where there is none yet: `status` makes nothing
+            make_cache(self.path.parent)
             draft = self.path.with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps({"form": self._form, "files": self.settled}))
             draft.replace(self.path)

@@ -28,6 +28,7 @@ from backfill_assets.lake.jars import needing
 from backfill_assets.sources.postgres_columns import Columns
 from backfill_assets.sources.postgres_server import Server
 from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.usable import usable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -111,20 +112,19 @@ class PostgresTable:
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's rows and their columns, as a sentence."""
-        delivery = self.delivered(area, [day])[day]
-        if isinstance(delivery, SourceError):
-            raise delivery
+        delivery = usable(self.delivered(area, [day]))[day]
         return [f"{self.table or self.name} at {self._server}, {delivery.files[self.name]} rows, {delivery.fingerprint[:12]}"]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
         """The bytes of the rows of `days`, as far as the database's statistics know their width."""
         with self._looking(area) as (connection, columns):
-            rows = connection.execute(columns.counted(days)).fetchone()
-        return columns.width * (rows[0] if rows else 0)
+            return columns.width * sum(rows for _, rows in connection.execute(columns.counted(days)))
 
     def read(self, area: LandingArea, spark: "SparkSession", days: Sequence[date]) -> "DataFrame":
         """The rows of `days`: not more ranges of them than there are connections for reading, each by one query."""
         with self._looking(area) as (connection, columns):
+            rows_of = dict(connection.execute(columns.counted(days)).fetchall())
+            usable({day: rows_of.get(day) or self._missing(day) for day in days})
             url, properties = self._server.for_spark(connection)
         properties |= {"fetchsize": FETCHED}
         most = self.connections - 2
@@ -142,9 +142,12 @@ class PostgresTable:
         with self._server.connected(area) as connection:
             yield connection, Columns.of(self, connection)
 
+    def _missing(self, day: date) -> NotDelivered:
+        return NotDelivered(f"no source for {day} in {self.table or self.name} at {self._server}: it has no row of the day")
+
     def _delivery(self, day: date, columns: Columns, figures: Sequence[Any] | None) -> Delivery | SourceError:
         if not figures:
-            return NotDelivered(f"no source for {day} in {self.table or self.name} at {self._server}: it has no row of the day")
+            return self._missing(day)
         rows, hashed, written = figures
         fingerprint = hashlib.sha256(f"{rows} {hashed} {columns.signature}".encode()).hexdigest()[:32]
         return Delivery(fingerprint, {self.name: rows}, str(written), {self.name: fingerprint[:12]}, fewest=self.fewest)

@@ -98,8 +98,9 @@ class Columns:
         return f"SELECT {DAY}, {figures} FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
 
     def counted(self, days: Sequence[date]) -> bytes:
-        """The query for the number of rows of `days`."""
-        return f"SELECT count(*) FROM (SELECT {self._day} FROM {self.relation} t) r WHERE {self.within(days)}".encode()
+        """The query for each day's number of rows."""
+        rows = f"SELECT {self._day} FROM {self.relation} t"
+        return f"SELECT {DAY}, count(*) FROM ({rows}) r WHERE {self.within(days)} GROUP BY {DAY}".encode()
 
     def selected(self) -> str:
         """The query for all rows, as Spark can take them."""

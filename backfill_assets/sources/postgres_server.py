@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from backfill_assets.errors import ServiceUnavailable, SourceError, StillWritten
+from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.lake.cache_folder import make_cache
 from backfill_assets.lake.locks import Locked, file_lock
+from backfill_assets.sources.client_library import client_library
 from backfill_assets.sources.protocol import LandingArea
 
 if TYPE_CHECKING:
@@ -55,13 +57,8 @@ class Server:
 
         Raises StillWritten where there is none, or it breaks, and SourceError for what the server refuses in the block.
         """
-        try:
+        with client_library("psycopg", str(self), "postgres"):
             import psycopg
-        except ImportError:
-            raise ServiceUnavailable(
-                f"{self.name} is in PostgreSQL, and psycopg is not installed. Nothing was read. Install it: "
-                "pip install 'backfill-assets[postgres]'"
-            ) from None
         given = {"password": self._password(), "fallback_application_name": APPLICATION, "connect_timeout": CONNECT_TIMEOUT_S}
         try:
             with self._turn(area), psycopg.connect(psycopg.conninfo.make_conninfo(self.url, **given)) as connection:
@@ -103,7 +100,8 @@ class Server:
         with ExitStack() as held:
             if area.cache:
                 try:
-                    with suppress(OSError):  # someone who may only read the home looks beside the others
+                    with suppress(OSError):  # without a home, or where one may only read it, one looks beside the others
+                        make_cache(area.cache)
                         held.enter_context(file_lock(area.cache / f"{self.name}.look.lock", patience=PATIENCE_S))
                 except Locked:
                     raise StillWritten(f"{self} has been looked at by another process for {PATIENCE_S // 60} minutes") from None

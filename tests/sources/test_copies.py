@@ -29,6 +29,12 @@ def store() -> Store:
     return Store()
 
 
+def test_a_home_that_is_made_for_copies_is_private_to_its_owner(tmp_path, store):
+    home = tmp_path / "home"
+    look(Copies(home / "landed" / "copies"), store, "a")
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
 def look(copies: Copies, store: Store, *names: str) -> None:
     for name in names:
         with copies.at_hand(name, partial(store.fetch, name)) as path:

@@ -1,7 +1,5 @@
 """A PostgreSQL table as a source: a day is its rows, looked at by one query and read by Spark in a few ranges."""
 
-import subprocess
-import sys
 from collections import Counter
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -10,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten
+from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.servers.child import free_port
 from backfill_assets.sources.postgres import PostgresTable
 from backfill_assets.sources.protocol import Delivery, LandingArea
@@ -192,15 +190,20 @@ def test_a_password_in_the_url_and_too_few_connections_are_refused_and_the_passw
         PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)
 
 
-def test_without_psycopg_it_says_what_to_install():
-    program = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from datetime import date; from pathlib import Path; from backfill_assets import LandingArea, PostgresTable\n"
-        "PostgresTable('o', 'at', url='postgresql://localhost/shop').delivered(LandingArea(Path()), [date(2024, 6, 1)])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert f"{ServiceUnavailable.__name__}: o is in PostgreSQL, and psycopg is not installed" in done.stderr
-    assert "pip install 'backfill-assets[postgres]'" in done.stderr
+def test_a_look_makes_no_home_and_takes_its_turn_where_there_is_one(tmp_path):
+    home, nobody = tmp_path / "home", PostgresTable("o", "at", url=f"postgresql://127.0.0.1:{free_port()}/shop")
+    area = LandingArea(tmp_path, home / "landed")
+    nobody.delivered(area, [day(0)])
+    assert not home.exists()
+    home.mkdir()
+    nobody.delivered(area, [day(0)])
+    assert (home / "landed" / "o.look.lock").exists()
+
+
+def test_days_that_the_table_has_no_row_of_are_not_read_in_silence(orders, spark):
+    assert orders.read(AREA, spark, days(0, 1)).count() == 4
+    with pytest.raises(NotDelivered, match=f"no source for {day(2)} in orders at .*: it has no row of the day"):
+        orders.read(AREA, spark, days(0, 1, 2))
 
 
 def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgres, spark):
