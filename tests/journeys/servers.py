@@ -34,7 +34,7 @@ def environment(home: Path, last: date, project: Path = PROJECT, *, own_engine: 
     Without an engine of their own, servers use the one of the test session: those that are about something else start sooner.
     """
     given = {"BACKFILL_SPARK_JARS"}
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_", "SPARK_")) or k in given}
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("BACKFILL_", "DAGSTER_", "GRPC_", "SPARK_")) or k in given}
     engine = {"BACKFILL_SPARK_CONF": json.dumps(SMALL)}
     if not own_engine:
         engine = {"BACKFILL_SPARK_REMOTE": connect(), TOKEN_VARIABLE: os.environ[TOKEN_VARIABLE]}
