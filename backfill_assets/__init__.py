@@ -11,7 +11,7 @@ Kafka                                     a source: a Kafka topic, whose records
 PostgresTable                             a source: a table or view of a PostgreSQL database
 HttpSource, OpenMeteo                     a source: a service that limits how much it is asked; weather by place
 TwoFlows, Archive                         a landing and archives of many days as one source
-Source, LandingArea                       what a source of one's own must do, and where it finds its deliveries
+Source, LandingArea                       what a source of one's own extends, and where it finds its deliveries
 rules                                     what a day must hold to be committed
 as_of, leaks                              joins to requests the latest rows known before them; what uses more than that
 DriftThresholds                           how far a column of a rebuild may be from live
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from backfill_assets.quality.thresholds import DriftThresholds
     from backfill_assets.reading import open_release, read
     from backfill_assets.sources.archive import Archive
+    from backfill_assets.sources.area import LandingArea
     from backfill_assets.sources.delta import DeltaSource
     from backfill_assets.sources.fields import field
     from backfill_assets.sources.formats import Csv, JsonLines, Parquet
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from backfill_assets.sources.landing import Landing
     from backfill_assets.sources.open_meteo import OpenMeteo
     from backfill_assets.sources.postgres import PostgresTable
-    from backfill_assets.sources.protocol import LandingArea, Source
+    from backfill_assets.sources.protocol import Source
     from backfill_assets.sources.two_flows import TwoFlows
     from backfill_assets.tables.agreements import Consumer, Reader, Reconciled, Reconciliation, consumer, reconciliation
     from backfill_assets.tables.declaration import Table, table
@@ -69,7 +70,7 @@ _MODULES = {
     "Kafka": "sources.kafka",
     "HttpSource": "sources.http",
     "Landing": "sources.landing",
-    "LandingArea": "sources.protocol",
+    "LandingArea": "sources.area",
     "OpenMeteo": "sources.open_meteo",
     "Parquet": "sources.formats",
     "PostgresTable": "sources.postgres",

@@ -17,7 +17,7 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.project import Project, load
 from backfill_assets.pyproject import project_at
 from backfill_assets.settings import PRIVATE, Settings, read_settings
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.tables.agreements import Consumer, Reconciliation
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -76,7 +76,7 @@ class Workspace:
     @property
     def packages(self) -> tuple[str, ...]:
         """The packages besides Delta's by which Spark reads the sources: their Maven coordinates, each once."""
-        return tuple(sorted({each for table in self.tables for each in getattr(table.source(), "packages", ())}))
+        return tuple(sorted({each for table in self.tables if (source := table.source()) for each in source.packages}))
 
     def named(self, target: str) -> list[Table]:
         """The tables that `--target` names, inputs first; all if it is empty. UsageError for a name or pattern of none."""

@@ -23,7 +23,7 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table

@@ -13,7 +13,6 @@ from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.plan.make import latest_builds, runs_by_partition
 from backfill_assets.step.delivered import delivered_for, files_changed
-from backfill_assets.step.sources import horizon_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
@@ -42,20 +41,20 @@ class SourceChanges:
 
 
 def source_changes(workspace: Workspace) -> list[SourceChanges]:
-    """The changes of each source of a workspace."""
+    """The changes of each source of a workspace; of tables that have one of other horizons, each by its own."""
     running, builds = runs_by_partition(workspace), latest_builds(workspace)
-    tables: dict[str, list[Table]] = {}
+    tables: dict[tuple[str, int], list[Table]] = {}
     for table in workspace.tables:
         if source := table.source():
-            tables.setdefault(source.name, []).append(table)
-    return [_of_source(of_source, workspace, builds, running) for of_source in tables.values()]
+            tables.setdefault((source.name, source.horizon), []).append(table)
+    return [_of_source(of_source, horizon, workspace, builds, running) for (_, horizon), of_source in tables.items()]
 
 
 def _of_source(
-    tables: Sequence[Table], workspace: Workspace, builds: Latest, running: Mapping[Partition, str]
+    tables: Sequence[Table], horizon: int, workspace: Workspace, builds: Latest, running: Mapping[Partition, str]
 ) -> SourceChanges:
     calendar = workspace.calendar
-    since = max(calendar.first, calendar.last - timedelta(days=horizon_of(tables[0])))
+    since = max(calendar.first, calendar.last - timedelta(days=horizon))
     changed, refused = list[ChangedDay](), dict[Partition, str]()
     for table in tables:
         built = [day for day in calendar.days() if day >= since and (table.name, day) in builds.accepted]

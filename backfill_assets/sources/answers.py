@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.paths import Paths
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 
 Query = Mapping[str, str]
 

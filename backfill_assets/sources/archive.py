@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delivery import name_in
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.folders import globbed
 from backfill_assets.sources.formats import JSON_LINES, Format
-from backfill_assets.sources.protocol import LandingArea
 
 ANY = "**/*"
 # Of the lines that archives are split into. Increase it with any change of which lines come of an archive, or of their days.

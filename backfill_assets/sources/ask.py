@@ -13,9 +13,9 @@ from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import ANSWERS
 from backfill_assets.sources.answers import Answers
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.asking import Asking, Patience
 from backfill_assets.sources.http import HttpSource
-from backfill_assets.sources.protocol import LandingArea
 
 
 def ask(

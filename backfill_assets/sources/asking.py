@@ -16,9 +16,9 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.lake.paths import Paths
 from backfill_assets.sources.answers import Query
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.budget import Budget, Limit, Slot
 from backfill_assets.sources.http import HttpSource, Row
-from backfill_assets.sources.protocol import LandingArea
 
 TOO_MANY, UNAVAILABLE = 429, 500
 

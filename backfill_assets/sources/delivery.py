@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.fields import Field, Header, fault_of, header_of
 from backfill_assets.sources.files import Entry, Files
 from backfill_assets.sources.formats import Format
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 
 # Of files that are not deliveries.
 NAMED = 3

@@ -20,7 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten, TableUnreadable
 from backfill_assets.lake.deletion_vectors import NONE_DELETED, with_deletion_vectors
 from backfill_assets.lake.delta_table import open_table
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.sources.usable import usable
 
 DAY = "arrival_day"
@@ -39,7 +40,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DeltaSource:
+class DeltaSource(Source):
     """The rows of a Delta table, with `arrival_day DATE` before its own columns.
 
     name    under which builds record what they were made from

@@ -14,13 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.sources.answers import Answer, Answers, Query
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery, Source
 
 Row = Sequence[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpSource:
+class HttpSource(Source):
     """A service that answers in JSON, for several days at a time. Derive a class that says what is asked, and what rows are.
 
     name      under which builds record what they were made from, answers are kept, and BACKFILL_SERVICE_URLS names an address

@@ -25,10 +25,11 @@ from datetime import UTC, date, datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.kafka_index import day_of, index_at, number_of, ranges
 from backfill_assets.sources.kafka_rows import PACKAGE, records
 from backfill_assets.sources.kafka_topic import Run, Topic
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.sources.usable import usable
 
 Runs = Mapping[int, Sequence[Run]]
@@ -36,7 +37,7 @@ RANGES_RECORDED = 50
 
 
 @dataclass(frozen=True)
-class Kafka:
+class Kafka(Source):
     """The records of a Kafka topic.
 
     topic    the topic; also the name under which builds record what they were made from

@@ -14,6 +14,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import SourceError
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.delivery import Contents, Waits, delivery_of, name_in, not_read
 from backfill_assets.sources.fields import Field, eras, refuse_unusable_fields
@@ -23,14 +24,14 @@ from backfill_assets.sources.formats import JSON_LINES, Format, JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
 from backfill_assets.sources.patterns import Pattern
-from backfill_assets.sources.protocol import HORIZON, Delivery, LandingArea
+from backfill_assets.sources.protocol import HORIZON, Delivery, Source
 from backfill_assets.sources.read_rows import ReadFile, read_lines, read_rows
 
 DAILY = ("year={year}/month={month}/day={day}/**", "{year}-{month}-{day}/**", "{year}-{month}-{day}*")
 
 
 @dataclass(frozen=True)
-class Landing:
+class Landing(Source):
     """The deliveries in the folder `name` of the landing area.
 
     name      the folder below the landing area

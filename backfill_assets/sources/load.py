@@ -11,8 +11,8 @@ from backfill_assets.lake.archived import Archived, Taken, archived, commit, new
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.sources.archive import Archive, stamp_of
 from backfill_assets.sources.archive_lines import Line, Reading
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files import Entry
-from backfill_assets.sources.protocol import LandingArea
 
 EXAMPLES = 3
 Reader = Callable[[Archive, Path, str, int], Reading]

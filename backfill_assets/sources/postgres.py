@@ -25,9 +25,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.jars import needing
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres_columns import Columns
 from backfill_assets.sources.postgres_server import Server
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.sources.usable import usable
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ FETCHED = "10000"
 
 
 @dataclass(frozen=True)
-class PostgresTable:
+class PostgresTable(Source):
     """The rows of a PostgreSQL table or view, with `arrival_day DATE` before its own columns.
 
     name          under which builds record what they were made from

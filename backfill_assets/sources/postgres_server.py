@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.lake.cache_folder import make_cache
 from backfill_assets.lake.locks import Locked, file_lock
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.client_library import client_library
-from backfill_assets.sources.protocol import LandingArea
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -15,8 +15,8 @@ from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import ARCHIVED, Paths
 from backfill_assets.sources.archive import Archive, stamp_of
 from backfill_assets.sources.archive_lines import Reading
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.load import Load, Reader, TakenIn, without
-from backfill_assets.sources.protocol import LandingArea
 
 
 def take_in(

@@ -14,11 +14,12 @@ from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.reading import read_files
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.sources.archive import Archive, stamp_of
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delivery import DIGITS
 from backfill_assets.sources.formats import JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.sources.take_in import is_in
 
 # Where both flows have a day, whose rows it gets.
@@ -28,7 +29,7 @@ FilesByArchive = Mapping[str, Sequence[DataFile]]
 
 
 @dataclass(frozen=True)
-class TwoFlows:
+class TwoFlows(Source):
     """A landing, whose deliveries arrive day by day, and archives, which are taken in once, as the one source of a table.
 
     landing     the source of the days that arrive
@@ -61,6 +62,14 @@ class TwoFlows:
     @property
     def horizon(self) -> int:
         return self.landing.horizon
+
+    @property
+    def archives(self) -> tuple[Archive]:
+        return (self.archive,)
+
+    def versioned(self) -> Landing:
+        """The landing: what archives bring in shows in what was delivered."""
+        return self.landing
 
     @property
     def columns(self) -> str:

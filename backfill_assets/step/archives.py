@@ -1,7 +1,6 @@
 """The archives of tables: taking them in, and what is said of it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
@@ -11,21 +10,18 @@ from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 
 
-@runtime_checkable
-class HasArchive(Protocol):
-    """A source of which archives are a part."""
-
-    @property
-    def archive(self) -> Archive: ...
-
-
 def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
     """The archives that these tables are made from, by name. ValueError for two of one name."""
     archives: dict[str, Archive] = {}
-    for source in (table.source() for table in tables):
-        if isinstance(source, HasArchive) and archives.setdefault(source.archive.name, source.archive) != source.archive:
-            raise ValueError(f"two archives are named {source.archive.name}, and they are declared differently")
+    for archive in (archive for table in tables for archive in _read_by(table)):
+        if archives.setdefault(archive.name, archive) != archive:
+            raise ValueError(f"two archives are named {archive.name}, and they are declared differently")
     return archives
+
+
+def _read_by(table: Table) -> Sequence[Archive]:
+    source = table.source()
+    return source.archives if source else ()
 
 
 def take_in_named(
@@ -65,5 +61,5 @@ def _counted(number: int, what: str) -> str:
 
 def next_line(tables: Sequence[Table], names: Sequence[str]) -> str:
     """What to type once archives of these names are taken in."""
-    read = [table.name for table in tables if isinstance(source := table.source(), HasArchive) and source.archive.name in names]
+    read = [table.name for table in tables if any(archive.name in names for archive in _read_by(table))]
     return f"See which days are to be built with them: `backfill status --target {','.join(read)}`."

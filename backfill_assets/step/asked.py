@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from backfill_assets.errors import Awaited
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.http import HttpSource
-from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.due import Due
 from backfill_assets.step.snapshot import Snapshot
 from backfill_assets.tables.declaration import Table

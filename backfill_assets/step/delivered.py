@@ -12,7 +12,8 @@ from shlex import quote
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.tables.declaration import Table
 
 NO_DELIVERY = Delivery()

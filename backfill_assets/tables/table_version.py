@@ -36,12 +36,19 @@ def _not_compared(source: Any) -> Collection[str]:
 
 
 def _plain(value: object) -> str:
-    """Plain data as text, and the declarations that this package makes of it: formats and fields of files."""
+    """Plain data as text, and what is declared of it: formats and fields of files, and sources that one is made of."""
+    if isinstance(value, Source):
+        return repr(_reader(value.versioned()))
     if isinstance(value, tuple) and value and all(isinstance(item, Field) for item in value):
         return plain([plain(astuple(item)) for item in value])
     if is_dataclass(value) and not isinstance(value, type) and type(value) in FORMATS:
         return f"{type(value).__name__}{plain(astuple(value))}"
     return plain(value)
+
+
+def _reader(source: Source) -> tuple[str, dict[str, str]]:
+    """A source's code and settings. It reads deliveries: a build records what was delivered."""
+    return code_version(type(source).__module__, type(source).__qualname__, may_read=True), settings_of(source)
 
 
 def _definition(table: Table) -> tuple[str, str]:
@@ -71,15 +78,12 @@ def version_of(table: Table) -> str:
     """
     refuse_unseen(table.rules)
     source = table.source()
-    source = getattr(source, "landing", source)  # what archives bring in shows in what was delivered
     module, definition = _definition(table)
     windows = {
         name: (read.table.name if read.table else "itself", read.first, read.last, read.whole_days)
         for name, read in table.reads.items()
         if isinstance(read, Window)
     }
-    reader: object = ""
-    if source:  # It reads deliveries, and a build records what was delivered.
-        reader = (code_version(type(source).__module__, type(source).__qualname__, may_read=True), settings_of(source))
+    reader = _reader(source.versioned()) if source else ""
     declared = (table.partition_by, table.columns, list(table.key), table.fingerprint_by, dict(table.measures), windows, reader)
     return code_version(module, definition, also=repr(declared))

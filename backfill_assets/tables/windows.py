@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from backfill_assets.calendar import days_around
 from backfill_assets.quality.rule import Rule
+from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.protocol import Source
 
 if TYPE_CHECKING:
@@ -85,9 +86,13 @@ def itself() -> Window:
 def refuse_unusable_reads(
     name: str, reads: Mapping[str, Read], sources: Sequence[object], key: Sequence[str], rules: Sequence[Rule]
 ) -> None:
-    """ValueError for two sources, and for a rule that computes a table once more where that cannot be compared."""
+    """ValueError for two sources, one that is none, and a rule that computes a table once more and cannot compare it."""
     if len(sources) > 1:
         raise ValueError(f"{name} reads two sources; a day's delivery is one: read each in a table of its own")
+    for source in sources:
+        if not isinstance(source, Source):
+            raise ValueError(f"{name} reads {source!r}, which is no source: its class extends backfill_assets.Source")
+        _refuse_unusable_source(name, source)
     for rule in rules:
         if rule.cut is None:
             continue
@@ -99,3 +104,16 @@ def refuse_unusable_reads(
             )
         if any(isinstance(read, Window) and read.table is None for read in reads.values()):
             raise ValueError(f"{name} reads itself: the rule {rule.name} would need all its days once more")
+
+
+def _refuse_unusable_source(name: str, source: Source) -> None:
+    """ValueError where what a source says of itself is of another kind than `Source` has it."""
+    packages, archives, several = source.packages, source.archives, tuple | list
+    fits = {
+        "name is no text": isinstance(getattr(source, "name", None), str),
+        "horizon is no whole number of days": type(source.horizon) is int,
+        "packages are no tuple of texts": isinstance(packages, several) and all(isinstance(p, str) for p in packages),
+        "archives are no tuple of Archive": isinstance(archives, several) and all(isinstance(a, Archive) for a in archives),
+    }
+    if wrong := [what for what, is_so in fits.items() if not is_so]:
+        raise ValueError(f"{name}: {type(source).__name__} is a source whose {wrong[0]} (backfill_assets.Source)")

@@ -62,7 +62,7 @@ def by_hand(root: Path) -> dict[str, object]:
 
 def taken_in(root: Path) -> dict[str, object]:
     from backfill_assets.sources.archive import Archive
-    from backfill_assets.sources.protocol import LandingArea
+    from backfill_assets.sources.area import LandingArea
     from backfill_assets.sources.take_in import take_in
 
     archive, area = Archive("past", day="captured_at"), LandingArea(root / "landing", lake=str(root / "lake"))

@@ -11,11 +11,12 @@ import time
 from datetime import date, timedelta
 from pathlib import Path
 
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.manifest import Manifest, manifest_at
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 
 LINE = b'{"n": 1}\n'
 LONG_AGO = 1_500_000_000

@@ -17,6 +17,7 @@ from rich.table import Table as Drawn
 from backfill_assets.calendar import Calendar
 from backfill_assets.cli.app import backfill
 from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import Latest, latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
@@ -24,6 +25,8 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selector, select
 from backfill_assets.plan.status import State, Status, status_of
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
@@ -34,17 +37,15 @@ SIZES = (1_000, 10_000, 100_000)
 FIRST = date(1975, 1, 1)
 
 
-class Delivered:
+class Delivered(Landing):
     """A source whose files have been looked at already."""
 
-    name = "outage_events"
-
-    def delivered(self, area: Any, days: Sequence[date]) -> dict[date, Delivery]:
+    def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
         return dict.fromkeys(days, Delivery("f" * 32))
 
 
 def tables() -> list[Table]:
-    lines: Any = Delivered()
+    lines = Delivered("outage_events")
     return [replace(table, reads={"lines": lines}) if table.source() else table for table in TABLES]
 
 

@@ -22,7 +22,8 @@ from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.delivered import deliveries
 
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}

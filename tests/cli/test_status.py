@@ -17,7 +17,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.delivered import deliveries
 from backfill_assets.tables.columns import types_of
 from tests.cli.test_app import backfill

@@ -17,7 +17,7 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.take_in import TakenIn, take_in
 from backfill_assets.sources.two_flows import Precedence
 from backfill_assets.step.request import StepRequest, StepResult

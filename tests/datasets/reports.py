@@ -20,7 +20,7 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from backfill_assets.datasets.outages.raw import LANDED, NEEDED, outage_events, reason, rejected_lines, with_fields
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from tests.deliveries import change, day
 from tests.sources.files import put
 

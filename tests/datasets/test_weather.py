@@ -17,8 +17,8 @@ from backfill_assets.datasets.outages.weather import REGIONS, VARIABLES, region_
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import Status, status_of
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.open_meteo import OpenMeteo
-from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import same_day, window

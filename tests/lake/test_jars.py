@@ -14,8 +14,8 @@ from backfill_assets.lake.session import session_conf
 from backfill_assets.lake.store import Lake
 from backfill_assets.servers.children import children_of
 from backfill_assets.settings import read_settings
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.tables.declaration import Table, table
 from backfill_assets.workspace import Workspace
 

@@ -20,7 +20,7 @@ from backfill_assets.lake.session import start
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import read_settings
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import SliceDays, table

@@ -18,9 +18,9 @@ from backfill_assets.orchestration.job_config import request_of
 from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET
 from backfill_assets.orchestration.source_sensor import source_changes_sensor
 from backfill_assets.plan.make import make_plan
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.local_disk import LocalDisk
-from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.step.delivered import NO_DELIVERY, deliveries
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.workspace import Workspace

@@ -8,7 +8,7 @@ from typing import Any
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
-from backfill_assets.sources.protocol import Delivery
+from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.windows import itself, same_day, window
@@ -17,7 +17,7 @@ from tests.deliveries import day
 CALENDAR = Calendar(day(0), day(9))
 
 
-class Lines:
+class Lines(Source):
     """A file of lines each day; none on the last."""
 
     name = "lines"

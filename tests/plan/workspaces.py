@@ -7,7 +7,7 @@ from pathlib import Path
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.store import Lake
 from backfill_assets.settings import Settings, read_settings
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 

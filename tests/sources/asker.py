@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from backfill_assets.calendar import as_day
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Asking, Patience
 from backfill_assets.sources.open_meteo import OpenMeteo
-from backfill_assets.sources.protocol import LandingArea
 from tests.sources.weather_service import UNITS
 
 PLACES = {"Acampo": (38.19, -121.16), "Lodi": (38.13, -121.27), "Eureka": (40.8, -124.16)}

@@ -12,10 +12,11 @@ import pytest
 
 from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.sources.answers import Answers
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Patience, seconds_after
 from backfill_assets.sources.open_meteo import OpenMeteo
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 from tests.sources.asker import CELLS, area_of, service
 from tests.sources.weather_service import UNITS, WeatherService, running, value
 

@@ -9,7 +9,8 @@ import pytest
 
 from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.errors import SourceError, StillWritten
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery
 from tests.deliveries import day
 from tests.sources.files import put
 

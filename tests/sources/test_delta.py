@@ -10,8 +10,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.servers.child import free_port
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delta import DeltaSource
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 from tests.deliveries import day, days
 
 DATES = pa.date32()

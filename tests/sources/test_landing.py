@@ -5,8 +5,9 @@ import random
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 from tests.deliveries import day
 from tests.sources.files import LINE, put
 

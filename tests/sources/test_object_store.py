@@ -18,12 +18,13 @@ from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.copies import Copies
 from backfill_assets.sources.formats import Parquet
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.manifest import manifest_at
 from backfill_assets.sources.object_store import NO_CREDENTIALS, ObjectStore
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import TwoFlows
 from backfill_assets.workspace import Workspace

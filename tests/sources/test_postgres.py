@@ -10,8 +10,9 @@ import pytest
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.servers.child import free_port
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres import PostgresTable
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.protocol import Delivery
 from tests.deliveries import day, days
 from tests.postgres import PostgresServer
 

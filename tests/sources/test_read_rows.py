@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from backfill_assets import Csv, JsonLines, Landing, Parquet, field
-from backfill_assets.sources.protocol import LandingArea
+from backfill_assets.sources.area import LandingArea
 from tests.deliveries import day
 from tests.sources.files import put
 

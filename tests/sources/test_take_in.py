@@ -21,8 +21,8 @@ from backfill_assets.lake.archived import archived
 from backfill_assets.lake.maintenance import look, maintain
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.archive_lines import Line, Reading
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.formats import Csv, Parquet
-from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.sources.take_in import TakenIn, take_in
 from backfill_assets.step.archives import sentence
 from tests.deliveries import day

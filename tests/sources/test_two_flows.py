@@ -10,10 +10,10 @@ import pytest
 
 from backfill_assets.errors import StillWritten
 from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.fields import field
 from backfill_assets.sources.formats import Csv, Parquet
 from backfill_assets.sources.landing import Landing
-from backfill_assets.sources.protocol import LandingArea
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import Precedence, TwoFlows
 from backfill_assets.step.sources import unread_lines

@@ -10,7 +10,8 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
-from backfill_assets.sources.protocol import Delivery, LandingArea
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.delivered import delivered_for, files_changed
 from tests.deliveries import arriving, day, days
 from tests.plan.chain import Lines, raw

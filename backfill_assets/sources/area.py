@@ -1,0 +1,59 @@
+"""The landing area: the folder, or the address of an object store, that deliveries arrive in."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from backfill_assets.sources.files import EVERYTHING, Files, Part, Tree
+from backfill_assets.sources.local_disk import DISK
+
+
+@dataclass(frozen=True)
+class LandingArea:
+    """The folder `root` of `files` that deliveries arrive in. Manifests are saved in the folder `cache`, if it is given.
+
+    A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where archives are taken in, and answers
+    of services are kept; `urls` has the addresses of services, by the names of their sources, that are not asked at their own.
+    `looks` are the folders that were looked at, where that is done once (`one_look`).
+    """
+
+    root: Path
+    cache: Path | None = None
+    max_line_bytes: int = 16 * 2**20
+    lake: str = ""
+    urls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
+    files: Files = DISK
+    looks: dict[str, Tree] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, place: str, cache: Path, max_line_bytes: int, lake: str) -> "LandingArea":
+        """The area in a folder of a disk, or below the address of an object store."""
+        if "://" not in place:
+            return cls(Path(place), cache, max_line_bytes, lake)
+        from backfill_assets.sources.object_store import ObjectStore, copies_in
+
+        store = ObjectStore(place.rstrip("/"), copies_in(cache))
+        return cls(Path(), cache, max_line_bytes, lake, files=store)
+
+    def one_look(self) -> "LandingArea":
+        """The same area for one act that asks for the same folders again: they are as they were when it first asked."""
+        return self if self.looks is not None else replace(self, looks={})
+
+    def tree(self, name: str, parts: Callable[[], Collection[Part]] = lambda: EVERYTHING) -> Tree:
+        """A look at the folder `name`, or at these parts of it."""
+        folder = str(self.root / name)
+        if self.looks is None:
+            return self.files.tree(folder, parts)
+        if name not in self.looks:
+            self.looks[name] = self.files.tree(folder, lambda: EVERYTHING)
+        return self.looks[name]
+
+    def place(self, name: str = "") -> str:
+        """Where it is, or a path in it, as people write it."""
+        return self.files.shown(str(self.root / name))
+
+    def manifest(self, name: str) -> Path | None:
+        """The file in which the manifest of the folder `name` is saved."""
+        return self.cache and self.cache / f"{self.files.prefix}{name}.json"
