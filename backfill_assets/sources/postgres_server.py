@@ -5,11 +5,14 @@ engine, which asks the server for rows.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.lake.cache_folder import make_cache
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 APPLICATION = "backfill"  # as the server's lists of sessions name it
 CONNECT_TIMEOUT_S = 10
+# What the server answers, in English, while there are as many sessions as it or the user may have. One that was left a moment
+# ago still counts, so that it is asked again for a while.
+FULL = re.compile("too many (connections|clients)|connection slots are reserved")
 # How long one look waits for another of the same source.
 PATIENCE_S = 600
 # What the text of values depends on: the same whoever asks.
@@ -61,7 +67,7 @@ class Server:
             import psycopg
         given = {"password": self._password(), "fallback_application_name": APPLICATION, "connect_timeout": CONNECT_TIMEOUT_S}
         try:
-            with self._turn(area), psycopg.connect(psycopg.conninfo.make_conninfo(self.url, **given)) as connection:
+            with self._turn(area), self._connect(psycopg.conninfo.make_conninfo(self.url, **given)) as connection:
                 connection.prepare_threshold = None  # a pool before the server may give each transaction another session
                 connection.read_only, connection.isolation_level = True, psycopg.IsolationLevel.REPEATABLE_READ
                 connection.execute(SETTINGS.replace("SET ", "SET LOCAL ").encode())
@@ -76,6 +82,13 @@ class Server:
             raise SourceError(f"{self}: {_one_line(error)}. Grant the user SELECT") from None
         except psycopg.Error as error:
             raise SourceError(f"{self}: {_one_line(error)}") from None
+
+    def _connect(self, conninfo: str) -> "Connection[Any]":
+        import psycopg
+
+        full = retry_if_exception(lambda error: bool(FULL.search(str(error))))
+        again = Retrying(stop=stop_after_delay(CONNECT_TIMEOUT_S), wait=wait_fixed(0.1), retry=full, reraise=True)
+        return again(psycopg.connect, conninfo)
 
     def for_spark(self, connection: "Connection[Any]") -> tuple[str, dict[str, str]]:
         """The URL and the properties by which Spark gets connections like this one."""

@@ -1,6 +1,7 @@
 """A PostgreSQL table as a source: a day is its rows, looked at by one query and read by Spark in a few ranges."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -199,6 +200,20 @@ def test_a_look_makes_no_home_and_takes_its_turn_where_there_is_one(tmp_path):
     home.mkdir()
     nobody.delivered(area, [day(0)])
     assert (home / "landed" / "o.look.lock").exists()
+
+
+def test_a_server_that_has_no_room_for_a_moment_is_asked_again(orders, postgres):
+    refusals = 'FATAL:  too many connections for role "reader"'
+    before = (postgres.folder / "log").read_text().count(refusals)
+    postgres.execute("ALTER ROLE reader CONNECTION LIMIT 0")
+    with ThreadPoolExecutor() as threads:
+        look = threads.submit(looked_at, orders, 0)
+        try:
+            while (postgres.folder / "log").read_text().count(refusals) == before:
+                assert not look.done()
+        finally:
+            postgres.execute("ALTER ROLE reader CONNECTION LIMIT -1")
+        assert look.result()[day(0)].files == {"orders": 3}
 
 
 def test_days_that_the_table_has_no_row_of_are_not_read_in_silence(orders, spark):
