@@ -3,89 +3,22 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-import httpx
 import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from backfill_assets.cli import reconcile
 from backfill_assets.cli.app import app
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
+from tests.cli.reconciled import NAME, Place, build, place_in
 from tests.deliveries import day, days
-from tests.lake.builds import build as of_day
 from tests.lake.builds import write_days
-
-NAME = "staging/outages"
-
-
-def build(number: int, minutes: int = 0, **fields: Any) -> Build:
-    return replace(of_day(number, minutes, **{"fingerprint": f"f{number}", "rows": 2, "delta_version": 0} | fields), table=NAME)
-
-
-@dataclass
-class Webserver:
-    """What Dagster knows of each table's days; it may have the days 0 to 9, and lacks the tables in `without`."""
-
-    known: dict[str, dict[str, str]] = field(default_factory=dict)
-    at_work: list[str] = field(default_factory=list)
-    without: tuple[str, ...] = ()
-    meanwhile: Callable[[], None] = lambda: None
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.meanwhile()
-        asked = json.loads(request.content)
-        table = request.url.path.removeprefix("/report_asset_materialization/")
-        if table != request.url.path:
-            self.known.setdefault(table, {})[asked["partition"]] = asked["data_version"]
-            return httpx.Response(200, json={})
-        data: dict[str, Any] = {"runsOrError": {"__typename": "Runs", "results": [{"runId": run} for run in self.at_work]}}
-        if "assetNodes" in asked["query"]:
-            data = {"assetNodes": self.nodes("/".join(asked["variables"]["key"]["path"]))}
-        return httpx.Response(200, json={"data": data})
-
-    def nodes(self, table: str) -> list[dict[str, Any]]:
-        versions = self.known.get(table, {})
-        events = [
-            {"partition": at, "timestamp": "1", "tags": [{"key": "dagster/data_version", "value": v}]}
-            for at, v in versions.items()
-        ]
-        node = {
-            "partitionKeys": [str(day(n)) for n in range(10)],
-            "latestMaterializationByPartition": [*events, None],
-            "assetPartitionStatuses": {},
-        }
-        return [] if table in self.without else [node]
-
-
-@dataclass
-class Place:
-    lake: Path
-    web: Webserver
-    capsys: pytest.CaptureFixture[str]
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(str(self.lake))
-
-    def reconcile(self, *, repair: bool = False, restore: bool = False) -> tuple[int, list[str]]:
-        code = reconcile.run(repair=repair, restore=restore, as_json=False, transport=httpx.MockTransport(self.web))
-        return code, self.capsys.readouterr().out.splitlines()
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch, capsys) -> Place:
-    """Two days of one table, built, recorded, and known to Dagster."""
-    for name, value in {"HOME": tmp_path, "FIRST_DAY": day(0), "LAST_DAY": day(9), "DAGSTER_URL": "http://dagster"}.items():
-        monkeypatch.setenv(f"BACKFILL_{name}", str(value))
-    lake = tmp_path / "lake"
-    write_days(lake, build(0), build(1))
-    Ledger(str(lake)).append([build(0), build(1)])
-    return Place(lake, Webserver({NAME: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys)
+    return place_in(tmp_path, monkeypatch, capsys)
 
 
 def test_records_that_agree_are_said_to(place):
@@ -154,54 +87,6 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
     versions = {b.day: b.delta_version for b in place.ledger.builds()}
     assert versions == dict(zip(days(0, 1, 2, 3, 4), (0, 0, 1, 2, 2), strict=True))
     assert place.web.known[NAME][str(day(4))] == "f4"
-
-
-def test_what_cannot_be_mended_is_left_with_the_command_to_type(place):
-    DeltaTable(place.lake / NAME).delete(f"outage_day = '{day(0)}'")
-    place.web.known[NAME][str(day(5))] = "f5"
-    lines = [
-        "staging/outages: rewritten by somebody else: 2019-08-15",
-        "  commit 1 (DELETE), after our commit 0",
-        "  Build again: `backfill run --partitions 2019-08-15 --target staging/outages`. Or put back the rows that were "
-        "accepted: `backfill reconcile --restore`.",
-        "staging/outages: Dagster calls it materialized, but it has no accepted build: 2019-08-20",
-        "  Build again: `backfill run --partitions 2019-08-20 --target staging/outages`.",
-        "The ledger, the tables and Dagster agree on 1 partition(s) and differ on 2.",
-    ]
-    assert place.reconcile() == (1, lines)
-    assert place.reconcile(repair=True) == (1, lines)
-
-
-def test_days_that_somebody_else_wrote_to_are_put_back_as_they_were_accepted(place):
-    """No source is asked: it may be gone, and with it what the day could be built from."""
-    write_days(place.lake, build(3, run="not recorded"))
-    table = DeltaTable(place.lake / NAME)
-    table.update({"n": "'changed'"}, predicate=f"outage_day = '{day(0)}'")
-    table.delete(f"outage_day = '{day(1)}'")
-    code, lines = place.reconcile(repair=True, restore=True)
-    assert lines[:2] == [
-        f"Put back: {NAME} {day(0)}: it was rewritten by commits 2 to 3 (UPDATE, DELETE), not by this project.",
-        f"Put back: {NAME} {day(1)}: it was rewritten by commits 2 to 3 (UPDATE, DELETE), not by this project.",
-    ]
-    assert (code, lines[-1]) == (0, "The ledger, the tables and Dagster agree on 3 partition(s).")
-    rows = DeltaTable(place.lake / NAME).to_pyarrow_table().to_pylist()
-    assert sorted((row["outage_day"], row["n"]) for row in rows) == [(day(at), n) for at in (0, 1, 3) for n in "01"]
-    recorded = {b.day: (b.outcome, b.fingerprint, b.reason) for b in place.ledger.builds() if b.run.startswith("reconcile-")}
-    assert recorded == {day(n): ("restored", f"f{n}", "put back as it was accepted") for n in (0, 1)}
-    assert place.reconcile(restore=True)[1] == lines[-1:]
-
-
-def test_a_day_whose_accepted_files_are_gone_is_left_and_the_others_are_put_back(place):
-    table = DeltaTable(place.lake / NAME)
-    (file,) = (place.lake / NAME / f"outage_day={day(0)}").iterdir()
-    table.delete()
-    file.unlink()
-    code, lines = place.reconcile(restore=True)
-    assert (code, lines[0]) == (
-        1, f"Put back: {NAME} {day(1)}: it was rewritten by commit 1 (DELETE), not by this project.",
-    )  # fmt: skip
-    assert lines[1] == f"Left as it is: {NAME} {day(0)}: its file {file.relative_to(place.lake / NAME)} is missing."
-    assert [row["outage_day"] for row in DeltaTable(place.lake / NAME).to_pyarrow_table().to_pylist()] == [day(1)] * 2
 
 
 def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):

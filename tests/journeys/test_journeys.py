@@ -4,16 +4,11 @@ The exercise: rebuild 31 days of three layers, oldest first, two chunks at once,
 fails, is mended, and the plan goes on. The challenge: five days are corrected, and every other day is proved unchanged.
 """
 
-import gzip
 from collections import Counter
-from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 
 import httpx
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from backfill_assets.calendar import as_day, between
 from backfill_assets.datasets.outages.staging import HORIZON
@@ -21,20 +16,25 @@ from backfill_assets.errors import UsageError
 from backfill_assets.pyproject import BUNDLED
 from tests.journeys import questions
 from tests.journeys.demo import files_with, token_of
+from tests.journeys.month import (
+    BY_ARRIVAL,
+    COLUMN,
+    LAST,
+    MONTH,
+    RAW,
+    TABLES,
+    contents_of,
+    file_of,
+    hold_what_the_oracle_says,
+    outdated,
+    redeliver,
+)
 from tests.journeys.servers import station_on
 from tests.journeys.station import FIRST, Station, eventually, spans
-from tests.oracle import TABLES as OF_ORACLE
-from tests.oracle import differences, oracle_of
 from tests.world import differing_days
 
-LAST = date(2019, 9, 14)
-MONTH = list(between(FIRST, LAST))
 BAD = date(2019, 9, 5)
 FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))
-RAW = ("raw/outage_events", "raw/rejected_lines", "staging/outage_updates")
-BY_ARRIVAL = (*RAW, "features/late_arrivals")
-TABLES = (*BY_ARRIVAL, "staging/outages", "features/region_daily", "features/region_daily_v2", "features/region_history")
-COLUMN = {table: "arrival_day" if table in BY_ARRIVAL else "outage_day" for table in TABLES}
 SCHEDULE = {"repositoryName": "__repository__", "repositoryLocationName": BUNDLED, "scheduleName": "nightly"}
 FORCED = {"force": True, "write_mode": "overwrite", "reason": "a journey"}
 EXERCISE = (
@@ -53,10 +53,6 @@ def station(tmp_path_factory, spark):
 def but(first: date, last: date) -> str:
     """The month's days without those from `first` to `last`."""
     return spans(day for day in MONTH if not first <= day <= last)
-
-
-def file_of(station: Station, day: date) -> Path:
-    return station.landing / "outage_events" / f"year={day:%Y}" / f"month={day:%m}" / f"day={day:%d}" / "events.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
@@ -112,50 +108,8 @@ def test_mended_and_resumed_every_day_is_there_and_none_was_built_twice(station:
     assert {b.plan for b in station.builds()} == {plan["plan"]}
 
 
-def hold_what_the_oracle_says(station: Station) -> None:
-    with oracle_of(station.landing, FIRST, LAST) as oracle:
-        for name in OF_ORACLE:
-            assert differences(oracle, name, DeltaTable(station.lake.path(name)).to_pyarrow_table())[:3] == []
-
-
 def test_the_month_is_what_duckdb_computes_from_the_files(station: Station, mended: str):
     hold_what_the_oracle_says(station)
-
-
-@dataclass(frozen=True)
-class Contents:
-    """A table, read without the code under test: its rows, and the files of each day."""
-
-    rows: pa.Table
-    files: dict[date, set[str]]
-
-
-def contents_of(station: Station) -> dict[str, Contents]:
-    contents = {}
-    for name in TABLES:
-        table = DeltaTable(station.lake.path(name))
-        live = pa.table(table.get_add_actions(flatten=True))
-        files: dict[date, set[str]] = {day: set() for day in MONTH}
-        for path, day in zip(live["path"].to_pylist(), live[f"partition.{COLUMN[name]}"].to_pylist(), strict=True):
-            files[day].add(path)
-        contents[name] = Contents(table.to_pyarrow_table(), files)
-    return contents
-
-
-def redeliver(station: Station, day: date) -> None:
-    """Deliver a day without its last hundred lines."""
-    lines = gzip.decompress(file_of(station, day).read_bytes()).splitlines(keepends=True)
-    file_of(station, day).write_bytes(gzip.compress(b"".join(lines[:-100])))
-
-
-def outdated(station: Station) -> dict[str, list[str]]:
-    """The days of each table that `backfill status` calls outdated; the same ones are those that Dagster shows as stale."""
-    days = {}
-    for table, of_table in station.asked_json("status")["tables"].items():
-        days[table] = [day for day, partition in of_table.items() if partition["state"].startswith("outdated")]
-        shown = station.ask(questions.STALE, table={"path": table.split("/")}, days=list(of_table))["staleStatusByPartition"]
-        assert [day for day, status in zip(of_table, shown, strict=True) if status != "FRESH"] == days[table]
-    return {table: of_table for table, of_table in days.items() if of_table}
 
 
 def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_rows_or_files(station: Station, mended: str):

@@ -4,19 +4,17 @@ from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.record import ROWS_DIFFER, SCHEMA
 from backfill_assets.lake.rewritten import rewritten_partitions
-from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.put_back import Record, restore
 from backfill_assets.publish.rollback import rollback_of
+from tests.publish.live_plans import four_days, rebuilt
 from tests.publish.site import DAYS, NOW, A, B, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -24,16 +22,7 @@ FIRST, SECOND, THIRD, FOURTH = DAYS
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Four days of one table, with the values 1 to 4."""
-    site = Site(tmp_path)
-    site.write({at: n for n, at in enumerate(DAYS, start=1)}, code="0")
-    return site
-
-
-def rebuilt(site: Site, values, **options):
-    plan = site.plan({A.name: list(values)})
-    site.write(values, plan=plan.id, **options)
-    return plan
+    return four_days(tmp_path)
 
 
 def test_the_days_of_a_plan_get_the_files_they_had_and_others_keep_theirs(site):
@@ -185,35 +174,6 @@ def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(site)
     assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 
-@pytest.mark.parametrize("first_goes_first", [False, True])
-def test_plans_that_are_taken_back_in_any_order_come_to_what_none_of_them_has_made(site, first_goes_first):
-    first = rebuilt(site, {SECOND: 7, THIRD: 7})
-    second = rebuilt(site, {SECOND: 8, FOURTH: 8})
-    for plan in (first, second) if first_goes_first else (second, first):
-        site.roll_back(plan)
-    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
-    assert {site.roll_back(plan)[A.name, SECOND] for plan in (first, second)} == {Kind.RESTORED}
-
-
-def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(site):
-    first, second = rebuilt(site, {SECOND: 7, THIRD: 7}), rebuilt(site, {SECOND: 8})
-    site.roll_back(second)  # the rows are the first one's again
-    third = rebuilt(site, {SECOND: 9})
-    assert site.roll_back(first) == {(A.name, SECOND): Kind.CONFLICT, (A.name, THIRD): Kind.RESTORE}
-    site.roll_back(third)
-    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
-
-
-def test_where_only_plans_that_were_rolled_back_have_built_a_day_the_rows_of_the_last_one_are_put_back(tmp_path):
-    site = Site(tmp_path)
-    site.write({FIRST: 1})
-    first = rebuilt(site, {FIRST: 7, SECOND: 7})
-    site.roll_back(first)
-    second = rebuilt(site, {SECOND: 8})
-    assert site.roll_back(second) == {(A.name, SECOND): Kind.RESTORE}
-    assert site.values() == {FIRST: 1, SECOND: 7}
-
-
 def test_a_day_that_is_built_between_the_look_and_the_commit_stays(site):
     plan = rebuilt(site, {SECOND: 7, THIRD: 8})
     assert {each.kind for each in rollback_of(plan, site.workspace).values()} == {Kind.RESTORE}
@@ -232,39 +192,3 @@ def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(site):
     assert (site.values()[SECOND], site.values(B.name)[SECOND]) == (2, 7)
     assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
     assert (site.values()[SECOND], site.values(B.name)[SECOND]) == (2, 1)
-
-
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_list_of_what_each_day_held(tmp_path_factory, data):
-    """The model: of each day, whose each value was, in order; a rollback puts back what no plan wrote that was rolled back, if
-    its plan's value is the last."""
-    site, model, undone = Site(tmp_path_factory.mktemp("lake")), {at: [("night", 1)] for at in DAYS}, set[str]()
-    plans: list[Plan] = []
-    site.write(dict.fromkeys(DAYS, 1))
-    for _ in range(data.draw(st.integers(1, 6))):
-        act = data.draw(st.sampled_from(["plan", "night", "rollback"]))
-        if act == "rollback" and plans:
-            plan = data.draw(st.sampled_from(plans))
-            files, decided = site.files(), site.roll_back(plan)
-            for at in DAYS:
-                wrote = [n for n, (who, _) in enumerate(model[at]) if who == plan.id]
-                first = wrote[0] if wrote else 0
-                before = [(who, value) for who, value in model[at][:first] if who not in {plan.id, *undone}]
-                if wrote and model[at][-1][1] == model[at][first][1] != before[-1][1]:
-                    assert decided[A.name, at] == Kind.RESTORE
-                    model[at].append(before[-1])
-                else:
-                    assert decided.get((A.name, at)) != Kind.RESTORE
-                    assert site.files()[at] == files[at]
-            undone |= {plan.id} if site.plans.is_rolled_back(plan.id) else set()
-            continue
-        values = data.draw(st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1))
-        plan = site.plan({A.name: list(values)}, reason=f"plan {len(plans)}") if act == "plan" else None
-        plans += [plan] if plan else []
-        site.write(values, plan=plan.id if plan else "")
-        for at, value in values.items():
-            if model[at][-1][1] != value:
-                model[at].append((plan.id if plan else "night", value))
-        assert site.values() == {at: of[-1][1] for at, of in model.items()}
-    assert site.values() == {at: of[-1][1] for at, of in model.items()}

@@ -7,8 +7,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
+from tests.publish.live_plans import four_days, rebuilt
 from tests.publish.site import DAYS, NOW, A, B, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -16,16 +16,7 @@ FIRST, SECOND, THIRD, FOURTH = DAYS
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Four days of one table, with the values 1 to 4."""
-    site = Site(tmp_path)
-    site.write({at: n for n, at in enumerate(DAYS, start=1)})
-    return site
-
-
-def rebuilt(site: Site, values, **options) -> Plan:
-    plan = site.plan({A.name: list(values)})
-    site.write(values, plan=plan.id, **options)
-    return plan
+    return four_days(tmp_path)
 
 
 def test_a_column_that_came_with_the_plan_stays_and_is_null_in_the_days_put_back(site):

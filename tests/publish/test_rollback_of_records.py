@@ -8,6 +8,7 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.rollback import roll_back
 from tests.plan.workspaces import workspace_of
+from tests.publish.live_plans import four_days
 from tests.publish.site import CALENDAR, DAYS, NOW, A, B, Site
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
@@ -15,10 +16,7 @@ FIRST, SECOND, THIRD, FOURTH = DAYS
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Four days of A, with the values 1 to 4."""
-    site = Site(tmp_path)
-    site.write({at: n for n, at in enumerate(DAYS, start=1)})
-    return site
+    return four_days(tmp_path)
 
 
 def test_nothing_of_a_plan_is_taken_back_while_a_table_of_it_is_not_declared(site):

@@ -1,27 +1,20 @@
 """Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what is kept, and what waits."""
 
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from backfill_assets.errors import Awaited, SourceError
-from backfill_assets.sources.answers import Answers
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Patience, seconds_after
-from backfill_assets.sources.open_meteo import OpenMeteo
-from backfill_assets.sources.protocol import Delivery
-from tests.sources.asker import CELLS, area_of, service
-from tests.sources.weather_service import UNITS, WeatherService, running, value
+from tests.sources.asker import area_of, service
+from tests.sources.kept import DAYS, delivered, expected, rows
+from tests.sources.weather_service import WeatherService, running
 
-FIRST = date(2019, 8, 15)
-DAYS = [FIRST + timedelta(days=n) for n in range(20)]
 PLENTY = ((10**6, 60.0),)
 
 
@@ -59,21 +52,6 @@ def clock() -> Clock:
 @pytest.fixture
 def patience(clock) -> Patience:
     return Patience(sleep=clock.sleep, clock=clock, silence=5)
-
-
-def delivered(source: OpenMeteo, area: LandingArea) -> list[date]:
-    return [day for day, each in source.delivered(area, DAYS).items() if isinstance(each, Delivery)]
-
-
-def rows(source: OpenMeteo, area: LandingArea, day: date) -> set[tuple]:
-    """What is kept of a day, as rows of the source."""
-    answers = Answers(area, source.name)
-    of_day = answers.stored(source.queries())[day]
-    return set(map(tuple, source.rows([row for each in of_day for row in answers.read(each)])))
-
-
-def expected(day: date) -> set[tuple]:
-    return {(name, *cell, *(value(variable, *cell, day) for variable in UNITS)) for name, cell in CELLS.items()}
 
 
 def messages(why: Mapping[date, SourceError]) -> dict[date, str]:
@@ -247,40 +225,3 @@ def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
 )
 def test_retry_after_is_seconds_or_a_time(header, seconds):
     assert seconds_after(header, 1_565_913_600.0) == seconds
-
-
-def asker(lake: Path, weather: WeatherService, limit: tuple[int, float], way: str, days: Sequence[date]) -> subprocess.Popen:
-    words = [str(lake), weather.url, *map(str, limit), way, *map(str, days)]
-    return subprocess.Popen([sys.executable, "-m", "tests.sources.asker", *words], stderr=subprocess.PIPE, text=True)
-
-
-def test_three_processes_together_never_exceed_the_limit_also_when_one_is_killed_in_the_middle(tmp_path, weather):
-    """The service is the judge: it counts a request when it arrives, which is up to a third of the span after it was sent."""
-    limit = (8, 0.6)  # four requests of two cells
-    weather.limit, weather.delayed = limit, 0.2
-    weather.faults += ["", "", "", "", "held"]
-    processes = {n: asker(tmp_path, weather, limit, "requests", DAYS[n * 5 : n * 5 + 5]) for n in range(3)}
-    assert weather.holding.wait(60)
-    killed = DAYS.index(date.fromisoformat(weather.held)) // 5
-    processes[killed].kill()
-    weather.release.set()
-    ended = {n: process.communicate(timeout=60)[1] or process.returncode for n, process in processes.items()}
-    assert ended == {0: 0, 1: 0, 2: 0, killed: -signal.SIGKILL}
-    assert (weather.most(limit[1]) <= limit[0], weather.refused) == (True, 0)
-    assert len(weather.log) > 10
-
-
-def test_a_process_killed_in_the_middle_of_a_request_leaves_what_it_had_and_the_next_asks_for_the_rest(
-    tmp_path, weather, patience
-):
-    weather.faults += ["", "", "held"]
-    process = asker(tmp_path, weather, (1000, 60.0), "ask", DAYS[:5])
-    assert weather.holding.wait(60)
-    process.kill()
-    process.wait()
-    weather.release.set()
-    source, area = service(((1000, 60.0),), at_once=1), area_of(tmp_path, weather.url)
-    assert delivered(source, area) == DAYS[:2]
-    assert ask(source, area, DAYS[:5], Patience()) == {}
-    assert weather.days()[2:] == [(str(day), str(day)) for day in (DAYS[2], *DAYS[2:5])]
-    assert all(rows(source, area, day) == expected(day) for day in DAYS[:5])

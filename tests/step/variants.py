@@ -1,4 +1,4 @@
-"""Tables of the project, changed for a test: their code, and their files behind the log."""
+"""Tables of the project, changed for a test: their code, their record, and their files behind the log."""
 
 from dataclasses import replace
 from datetime import date
@@ -38,3 +38,8 @@ def change_in_place(world: World, name: str, at: date) -> None:
     customers = held.schema.get_field_index("customers")
     pq.write_table(held.set_column(customers, "customers", pc.add(held["customers"], 1)), file)
     assert file.stat().st_size == size
+
+
+def forget_the_record(world: World, name: str) -> None:
+    """What a crash between commit and ledger leaves: the commit, without its record."""
+    DeltaTable(world.lake.ledger.path).delete(f"\"table\" = '{name}'")
