@@ -9,6 +9,7 @@ LAUNCH = "backfill/launch"  # one launch request; a backfill whose answer was lo
 LAUNCHER = "backfill/launcher"  # on a run that carries a plan out and builds nothing itself; dagster.yaml counts these too
 TITLE = "backfill/title"  # on a run, which has none in Dagster
 WHO = "backfill/who"
+BATCH = "backfill/batch"  # on the runs of run_plan that a sensor requests; a batch that was requested is looked up by it
 REASON = "backfill/reason"
 PROCESS = "backfill/process"  # the process of a run that the run starter started
 

@@ -1,17 +1,28 @@
 """Sensors that let the job run_plan rebuild what has become outdated: one plan into live for a batch, as a night would do it.
 
-A batch waits until nothing has been added to it for a while, and for what is under way; one that was requested once is not
-requested again. Every such sensor is stopped until someone starts it.
+A batch waits until nothing has been added to it for a while, and for what is under way. One that was requested before, and is
+still there although its run has ended, is requested again after a while, each time twice as long after; others go before it.
+One whose run somebody canceled is not, until something is added to it. Every such sensor is stopped until someone starts it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dagster import DagsterInstance, RunRequest, RunsFilter, SensorDefinition, SensorEvaluationContext, SensorResult, SkipReason
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+from dagster import (  # fmt: skip
+    DagsterInstance,
+    DagsterRunStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+)
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES, RunRecord
 
+from backfill_assets.dagster_client import tags
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.orchestration.unfinished import unfinished_runs
 from backfill_assets.plan.store import Plans
@@ -20,13 +31,15 @@ from backfill_assets.workspace import Workspace
 JOB, EVERY_S = "run_plan", 60
 # A batch is rebuilt once nothing has been added to it for so long, or its first part has waited for so long.
 QUIET, LONGEST = timedelta(minutes=10), timedelta(hours=2)
+# After its first run has ended in vain. Doubled so many times at most.
+AGAIN, DOUBLED = LONGEST, 7
 PACE = f"{QUIET.seconds // 60} minutes after the last of them, or {LONGEST.seconds // 3600} hours after the first"
 
 
 @dataclass(frozen=True)
 class Batch:
     """Days that one plan rebuilds: the fields of its request that are not at their default. Its key is another whenever
-    something is added to it, which was `first` and `last` done then."""
+    something is added to it, which was first done at `first`, and at `last` for the last time."""
 
     key: str
     request: Mapping[str, Any]
@@ -43,25 +56,52 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Found:
-    """What a look has found: a batch, or why there is none; and the cursor to leave for the next look."""
+    """What a look has found: the batches, or why there is none; and the cursor to leave for the next look."""
 
-    batch: Batch | None
+    batches: Sequence[Batch]
     nothing: str
     cursor: str | None
 
 
 # What is there to rebuild, given the cursor that the look before it left and the time.
 Look = Callable[[str | None, datetime], Found]
+# The runs of a batch that were requested before, the latest first.
+RunsOf = Callable[[Batch], Sequence[RunRecord]]
 
 
-def decide(batch: Batch, now: datetime, busy: Callable[[], Iterator[str]]) -> Batch | Waiting:
-    """The batch, if it is to be rebuilt now. `busy`, what is under way, is asked last."""
+def decide(batches: Sequence[Batch], now: datetime, runs_of: RunsOf, busy: Callable[[], Iterator[str]]) -> RunRequest | Waiting:
+    """The request for the first batch that is to be rebuilt now. `busy`, what is under way, is asked last."""
+    reasons = []
+    for batch in batches:
+        before = runs_of(batch)
+        if why := _waits(batch, before, now):
+            reasons.append(why)
+        elif reason := next(busy(), ""):
+            return Waiting(reason)
+        else:
+            key = f"{batch.key}-{len(before) + 1}" if before else batch.key
+            return RunRequest(key, {"ops": {"run": {"config": dict(batch.request)}}}, {tags.BATCH: batch.key})
+    return Waiting(reasons[0])
+
+
+def _waits(batch: Batch, before: Sequence[RunRecord], now: datetime) -> str:
+    """Why a batch is not rebuilt yet; "" if it is to be."""
     until = min(batch.last + QUIET, batch.first + LONGEST)
     if now < until:
-        return Waiting(f"more may arrive until {until:%H:%M} UTC")
-    if reason := next(busy(), ""):
-        return Waiting(reason)
-    return batch
+        return f"more may arrive until {until:%H:%M} UTC"
+    if not before:
+        return ""
+    last = before[0].dagster_run
+    run, days = f"run {last.run_id[:8]} of {JOB}", batch.request["partitions"]
+    if not last.is_finished:
+        return f"{run} is not finished"
+    if last.status == DagsterRunStatus.CANCELED:
+        return f"{run}, of {days}, was canceled; they are not rebuilt unasked until more arrives"
+    ended = datetime.fromtimestamp(before[0].end_time or before[0].update_timestamp.timestamp(), UTC)
+    until = ended + AGAIN * 2 ** min(len(before) - 1, DOUBLED)
+    if now < until:
+        return f"{run} has ended, and of {days} something is still outdated; it is tried again at {until:%Y-%m-%d %H:%M} UTC"
+    return ""
 
 
 def under_way(workspace: Workspace, instance: DagsterInstance) -> Iterator[str]:
@@ -86,15 +126,21 @@ def rebuild_sensor(
     """The sensor of that name. `there_are`: what a batch is of, as a sentence begins."""
 
     def rebuild(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        def runs_of(batch: Batch) -> Sequence[RunRecord]:
+            return context.instance.get_run_records(RunsFilter(job_name=JOB, tags={tags.BATCH: batch.key}))
+
+        def busy() -> Iterator[str]:
+            return under_way(workspace, context.instance)
+
         try:
             found = look(context.cursor, now())
-            decision = decide(found.batch, now(), lambda: under_way(workspace, context.instance)) if found.batch else None
+            decision = decide(found.batches, now(), runs_of, busy) if found.batches else None
         except BackfillError as error:
             return SkipReason(str(error))
         if found.cursor is not None:
             context.update_cursor(found.cursor)
-        if isinstance(decision, Batch):
-            return SensorResult([RunRequest(decision.key, {"ops": {"run": {"config": dict(decision.request)}}})])
+        if isinstance(decision, RunRequest):
+            return SensorResult([decision])
         return SkipReason(f"{there_are}, which wait: {decision.why}." if decision else found.nothing)
 
     return SensorDefinition(

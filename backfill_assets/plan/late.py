@@ -47,11 +47,13 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class Late:
-    """What is late in a workspace. `since`: by table with late rows, the first day within its horizon."""
+    """What is late in a workspace. `since`: by table with late rows, the first day within its horizon. `is_computed`: a run is
+    computing days of such a table, which are late again if it ends without building them."""
 
     days: Sequence[LateDay]
     unplaced: Sequence[Unplaced]
     since: Mapping[str, date] = field(default_factory=dict)
+    is_computed: bool = False
 
     def within(self) -> list[LateDay]:
         return [each for each in self.days if each.in_horizon]
@@ -85,7 +87,7 @@ def late_of(workspace: Workspace, builds: Latest, runs: Mapping[Partition, str])
                 built = sorted(builds.accepted[each].at for each in late)
                 rows = sum(_rows(now, each) - _rows(before, each) for each in late)
                 days.append(LateDay(table.name, day, late, rows, built[0], built[-1], day >= since[table.name]))
-    return Late(days, list(_unplaced(reading, builds, workspace)), since)
+    return Late(days, list(_unplaced(reading, builds, workspace)), since, any(name in since for name, _ in runs))
 
 
 def rebuild_commands(late: Collection[LateDay], ask_above_days: int) -> list[str]:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from itertools import chain
 
-from backfill_assets.calendar import Calendar, Partition
+from backfill_assets.calendar import Partition
 from backfill_assets.errors import Awaited, Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.ledger_files import Days
@@ -20,7 +19,8 @@ from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.protected import refuse_protected
 from backfill_assets.plan.request import PlanOptions, RebuildRequest
-from backfill_assets.plan.selection import Selection, Selector, select, state_names
+from backfill_assets.plan.selection import Selection, select
+from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import Status, status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
@@ -136,22 +136,6 @@ def _refuse_write_mode(write_mode: WriteMode, tables: Iterable[Table]) -> None:
         )
 
 
-def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
-    """Which partitions are meant. UsageError for unknown tables or states, days outside the calendar, or no days at all."""
-    if not request.partitions:
-        raise UsageError("Which days? Nothing was planned. Type --partitions 2019-09-01..2019-09-07 or `last 7`.")
-    return Selector(
-        [table.name for table in workspace.named(request.target)],
-        calendar.select(request.partitions),
-        state_names(request.only),
-        # With `only`, force applies to the days in those states, and selects no others.
-        request.force and not request.only,
-        request.upstream,
-        request.downstream,
-        Calendar(date.min, date.max).select(request.downstream_since)[0] if request.downstream_since else date.min,
-    )
-
-
 def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans) -> Plan:
     """A plan that has not been carried out yet: the same forced again is another plan, by its number of repeats.
 
@@ -169,7 +153,7 @@ def _new(selection: Selection, graph: Graph, options: PlanOptions, plans: Plans)
 
 def guard(plan: Plan, workspace: Workspace, *, yes: bool) -> None:
     """Guarded for protected days, or for more days than may be rebuilt without `yes`."""
-    refuse_protected(plan, workspace, "Nothing was planned.")
+    refuse_protected(plan, workspace, "Nothing was planned; with --leave-protected, the others are.")
     settings, days = workspace.settings, plan.days()
     if len(days) > settings.ask_above_days and not yes:
         raise Guarded(

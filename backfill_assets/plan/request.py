@@ -85,6 +85,7 @@ class RebuildRequest(PlanOptions):
     upstream: bool = option(False, "Also what these days need, where it is missing or outdated.")
     downstream: bool = option(False, "Also what is downstream of these days.")
     downstream_since: str = option("", "Of what is downstream no days before this one: YYYY-MM-DD.")
+    leave_protected: bool = option(False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused.")
     yes: bool = option(False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS.")
 
     def given(self) -> list[str]:

@@ -4,40 +4,21 @@ Partitions are selected by their status; which are upstream and downstream of th
 cannot be built (no delivery, an input that neither has an accepted build nor is planned) are blocked, and not part of the plan.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import UsageError
+from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.graph import Graph
 
-# The names that `--only` takes, and the states each stands for.
-STATES = {
-    "missing": {State.MISSING},
-    "failed": {State.FAILED},
-    "outdated": {State.CODE_CHANGED, State.INPUT_CHANGED, State.SOURCE_CHANGED, State.MIXED, State.REWRITTEN},
-}
 # The reason of a partition that is planned only because of its input begins so.
 READS = "reads "
 OUTDATED = STATES["outdated"] | STATES["failed"]
 TO_BUILD = OUTDATED | STATES["missing"]
 NEVER_PLANNED = {State.NOT_DUE, State.BEFORE}
 NOT_NOW = NEVER_PLANNED | {State.RUNNING}
-
-
-@dataclass(frozen=True)
-class Selector:
-    """Which partitions are meant: days of tables in some states, with what is up- or downstream, the latter since a day."""
-
-    tables: Sequence[str]
-    days: Sequence[date]
-    only: Collection[str] = frozenset(STATES)
-    force: bool = False
-    upstream: bool = False
-    downstream: bool = False
-    since: date = date.min
 
 
 @dataclass(frozen=True)
@@ -60,15 +41,15 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
     named = [(table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
     not_now = {p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in _left_out(selector)}
-    upstream = _upstream(requested, graph, status) if selector.upstream else _compared(requested, graph, status)
+    upstream = _upstream(requested, graph, status, selector.left) if selector.upstream else _compared(requested, graph, status)
     selection = _buildable(requested | upstream, graph, status)
     if selector.downstream or "outdated" in selector.only:
         # Of the days named, those that are up to date now and will not be once their inputs are rebuilt belong to the plan.
         within = None if selector.downstream else set(named)
-        downstream = _downstream(selection.partitions, graph, status, within, selector.since)
+        downstream = _downstream(selection.partitions, graph, status, within, selector)
         selection = _buildable(selection.partitions | downstream, graph, status, selection.blocked)
     blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in selection.partitions}
-    helps = not selector.upstream and _upstream_helps(blocked, graph, status)
+    helps = not selector.upstream and _upstream_helps(blocked, graph, status, selector.left)
     left_out = {p: status[p].state.value for p in named if status[p].state in TO_BUILD - states}
     return Selection(selection.partitions, blocked | not_now, helps, left_out)
 
@@ -81,10 +62,12 @@ def _left_out(selector: Selector) -> Collection[State]:
     return {State.RUNNING} if STATES.keys() <= set(selector.only) else ()
 
 
-def _upstream_helps(blocked: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]) -> bool:
+def _upstream_helps(
+    blocked: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus], left: Collection[date]
+) -> bool:
     """Whether some of these could be built together with what they need, and that with what it needs."""
     wanted = {partition: why for partition, why in blocked.items() if not status[partition].undelivered}
-    with_upstream = _buildable(wanted | _upstream(wanted, graph, status), graph, status).partitions if wanted else {}
+    with_upstream = _buildable(wanted | _upstream(wanted, graph, status, left), graph, status).partitions if wanted else {}
     return not wanted.keys().isdisjoint(with_upstream)
 
 
@@ -104,18 +87,18 @@ def _compared(
 
 
 def _upstream(
-    requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus]
+    requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus], left: Collection[date]
 ) -> dict[Partition, str]:
-    """The missing partitions that the requested ones need, the outdated ones that they read, and the same of those."""
-    upstream: dict[Partition, str] = {}
-    queue = list(requested)
+    """The missing partitions that the requested ones need, the outdated ones that they read, and the same of those; none of
+    the days `left`."""
+    upstream, queue = dict[Partition, str](), list(requested)
     while queue:
         partition = queue.pop()
         needed = set(graph.needs(partition))
         for other in graph.reads(partition):
             state = status[other].state
             to_build = state in OUTDATED or (state == State.MISSING and other in needed)
-            if to_build and other not in requested and other not in upstream:
+            if to_build and other not in requested and other not in upstream and other[1] not in left:
                 upstream[other] = state.value
                 queue.append(other)
     return upstream
@@ -126,10 +109,10 @@ def _downstream(
     graph: Graph,
     status: Mapping[Partition, PartitionStatus],
     within: Collection[Partition] | None,
-    since: date,
+    selector: Selector,
 ) -> dict[Partition, str]:
     """What reads a selected partition, and what reads that: each may come out different once its input has been rebuilt. Of
-    these only those `within`, if that is given, and none before `since`."""
+    these only those `within`, if that is given, on the days of the selector."""
     downstream: dict[Partition, str] = {}
     queue, previous = graph.in_order(selected), dict[str, date]()
     for partition in queue:
@@ -138,7 +121,8 @@ def _downstream(
         previous[partition[0]] = partition[1]
         for reader in readers:
             known = reader in selected or reader in downstream or (within is not None and reader not in within)
-            if not known and reader[1] >= since and status[reader].state not in NOT_NOW:
+            is_left = reader[1] < selector.since or reader[1] in selector.left
+            if not known and not is_left and status[reader].state not in NOT_NOW:
                 downstream[reader] = f"{READS}{partition[0]} {partition[1].isoformat()}"
                 queue.append(reader)
     return downstream
@@ -170,11 +154,3 @@ def _buildable(
                 selection.partitions[partition] = wanted[partition]
                 available[table.name].add(partition[1])
     return selection
-
-
-def state_names(only: str) -> Collection[str]:
-    """The names of a comma-separated list, as `--only` takes them; all if it is empty. UsageError for an unknown one."""
-    named = frozenset(word.strip() for word in only.split(",") if word.strip())
-    if unknown := sorted(named - set(STATES)):
-        raise UsageError(f"--only {unknown[0]} is not a state. Nothing was planned. The states are {', '.join(STATES)}.")
-    return named or frozenset(STATES)

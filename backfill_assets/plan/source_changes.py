@@ -35,6 +35,7 @@ class SourceChanges:
     """The changed days of the tables of one source from the first day of its horizon, `since`, on; and those whose files
     are refused, or not there to be read yet, with the reasons."""
 
+    tables: Sequence[str]
     since: date
     days: Sequence[ChangedDay]
     refused: Mapping[Partition, str]
@@ -68,4 +69,4 @@ def _of_source(
             elif last.succeeded or last.delivered != delivery.fingerprint:  # else a person looks at why it has failed
                 why = files_changed(accepted, delivery)
                 changed.append(ChangedDay(table.name, day, delivery.fingerprint, accepted.at, why, not last.succeeded))
-    return SourceChanges(since, changed, refused)
+    return SourceChanges([table.name for table in tables], since, changed, refused)

@@ -23,7 +23,8 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selector, select
+from backfill_assets.plan.selection import select
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.landing import Landing

@@ -26,7 +26,8 @@ from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.read_remaining import ReadRemaining
 from backfill_assets.plan.remaining import Remaining, remaining_of
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import Selector, select
+from backfill_assets.plan.selection import select
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import INTERRUPTED, Launcher

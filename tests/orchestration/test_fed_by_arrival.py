@@ -11,7 +11,7 @@ import pytest
 
 from backfill_assets.calendar import Calendar, between
 from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.late_sensor import batch_of
+from backfill_assets.orchestration.late_sensor import batches_of
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.make import make_plan
 from tests.oracle import differences, oracle_of
@@ -28,13 +28,14 @@ def growing_on(today: date) -> Calendar:
 
 def sensed(world: World) -> set[date]:
     """Build what the sensor requests; the event days of it."""
-    batch = batch_of(late_rows(world.workspace))
-    if batch is None:
+    batches = batches_of(late_rows(world.workspace))
+    if not batches:
         return set()
+    (batch,) = batches
     plan = make_plan(request_of(batch.request), world.workspace).plan
     for name in BY_EVENT:
         world.run(sorted(plan.days_of(name)), [name], plan=plan.id)
-    assert batch_of(late_rows(world.workspace)) is None
+    assert batches_of(late_rows(world.workspace)) == []
     return set(plan.days_of(OUTAGES))
 
 

@@ -1,6 +1,7 @@
 """The sensor that lets late rows be rebuilt: which days, when, and how often. In process, no Spark."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +12,6 @@ from dagster import (
     DagsterRunStatus,
     DefaultSensorStatus,
     Definitions,
-    SensorResult,
-    SkipReason,
-    build_sensor_context,
     validate_run_config,
 )
 from dagster._core.test_utils import create_run_for_test
@@ -21,6 +19,7 @@ from dagster._core.test_utils import create_run_for_test
 from backfill_assets.calendar import Calendar
 from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.orchestration.job_config import request_of
 from backfill_assets.orchestration.late_sensor import late_rows_sensor
 from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET
@@ -32,37 +31,31 @@ from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 from tests.deliveries import day
 from tests.late_lake import MORNING, LateLake, late_lake
+from tests.orchestration.ticks import Ticks
 from tests.plan.workspaces import workspace_of
 
 OUTAGES, UPDATES = "staging/outages", "staging/outage_updates"
 REBUILT = {
-    "partitions": str(day(14)), "target": OUTAGES, "only": "outdated", "downstream": True, "into": "live",
-    "reason": "late rows: +2 about 1 day(s)",
+    "partitions": str(day(14)), "target": OUTAGES, "only": "outdated", "downstream": True, "leave_protected": True,
+    "into": "live", "reason": "late rows: +2 about 1 day(s)",
 }  # fmt: skip
 
 
 class Ticking(LateLake):
     """The lake, and ticks of the sensor at some time, each with the cursor that the one before it left."""
 
-    instance: DagsterInstance
-    cursor: str | None = None
+    ticks: Ticks
     last = 19
+    protected = ""
 
     @property
     def workspace(self) -> Workspace:
-        return workspace_of(TABLES, Calendar(day(0), day(self.last)), str(self.root))
+        workspace = workspace_of(TABLES, Calendar(day(0), day(self.last)), str(self.root))
+        return replace(workspace, settings=workspace.settings.model_copy(update={"protected_days": self.protected}))
 
     def tick(self, at: datetime = MORNING + QUIET) -> str | dict:
         """The fields of the plan that is requested, or why none is."""
-        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
-        result = late_rows_sensor(self.workspace, lambda: at)(context)
-        self.cursor = context.cursor
-        if isinstance(result, SkipReason):
-            return str(result.skip_message)
-        assert isinstance(result, SensorResult)
-        (request,) = result.run_requests or ()
-        self.key = request.run_key
-        return request.run_config["ops"]["run"]["config"]
+        return self.ticks.tick(late_rows_sensor(self.workspace, lambda: at))
 
     def start_plan(self, into: str = "live") -> str:
         plan = Plan({OUTAGES: "1"}, {OUTAGES: {str(day(2)): "missing"}}, [], PlanOptions(into=into))  # type: ignore[arg-type]
@@ -76,7 +69,8 @@ class Ticking(LateLake):
 def lake(tmp_path: Path) -> Iterator[Ticking]:
     made = late_lake(tmp_path)
     lake = Ticking(tmp_path, made.accepted)
-    with DagsterInstance.ephemeral() as lake.instance:
+    with DagsterInstance.ephemeral() as instance:
+        lake.ticks = Ticks(instance)
         yield lake
 
 
@@ -103,11 +97,11 @@ def test_it_waits_no_longer_than_the_longest_wait_from_the_first_row(lake):
 
 def test_a_batch_has_one_key_until_another_row_arrives(lake):
     lake.tick()
-    key = lake.key
-    assert (lake.tick(), lake.key) == (REBUILT, key)
+    key = lake.ticks.asked.run_key
+    assert (lake.tick(), lake.ticks.asked.run_key) == (REBUILT, key)
     lake.arrive(19, {19: 9, 18: 2, 14: 1})
     lake.tick()
-    assert lake.key != key
+    assert lake.ticks.asked.run_key != key
 
 
 @pytest.mark.parametrize(
@@ -120,9 +114,9 @@ def test_a_batch_has_one_key_until_another_row_arrives(lake):
 )
 def test_it_waits_for_runs_that_are_not_finished(lake, job, tables):
     keys = tables and {AssetKey(name.split("/")) for name in tables}
-    run = create_run_for_test(lake.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys)
+    run = create_run_for_test(lake.ticks.instance, job_name=job, status=DagsterRunStatus.STARTED, asset_selection=keys)
     assert f"run {run.run_id[:8]}" in lake.tick()
-    lake.instance.report_run_canceled(run)
+    lake.ticks.instance.report_run_canceled(run)
     assert lake.tick() == REBUILT
 
 
@@ -139,7 +133,7 @@ def test_days_beyond_the_horizon_and_days_that_failed_are_left_to_a_person(lake)
     lake.last = 29
     assert lake.tick() == "There are no late rows within the horizon. `backfill late` names those beyond it."
     lake.last = 19
-    lake.cursor = None
+    lake.ticks.cursor = None
     lake.fail(14)
     assert str(lake.tick()).startswith("There are no late rows within the horizon.")
 
@@ -150,6 +144,48 @@ def test_built_again_they_are_done_and_nothing_is_read_until_something_is_commit
     assert str(lake.tick()).startswith("Nothing was committed since")
     lake.arrive(19, {19: 9, 18: 2, 15: 1})
     assert lake.tick() == REBUILT | {"partitions": str(day(15)), "reason": "late rows: +1 about 1 day(s)"}
+
+
+def test_days_that_a_killed_run_was_computing_are_late_again(lake):
+    with mark_running(str(lake.root), RunningStep(OUTAGES, [day(14)], "by hand")):
+        assert str(lake.tick()).startswith("There are no late rows within the horizon.")
+    assert lake.tick() == REBUILT
+
+
+def test_protected_days_are_left_as_they_are_and_the_others_rebuilt(lake):
+    lake.arrive(19, {19: 9, 18: 2, 15: 1})
+    lake.protected = f"{day(14)},{day(16)}"
+    expected = REBUILT | {"partitions": str(day(15)), "reason": "late rows: +1 about 1 day(s)"}
+    assert lake.tick() == expected
+    plan = make_plan(request_of(expected), lake.workspace).plan
+    assert OUTAGES in plan.code
+    assert not {day(14), day(16)} & set(plan.days()), "not what is made from rows of day 15 either"
+    lake.build(15)
+    assert lake.tick() == (
+        f"Only protected days have late rows, and stay as they are: {day(14)}. `backfill late` names those beyond the horizon."
+    )
+    lake.protected = ""
+    assert lake.tick() == REBUILT, "although nothing was committed since"
+
+
+def test_a_batch_whose_run_ended_in_vain_is_asked_for_again_each_time_after_twice_as_long(lake):
+    """The runs are of today: the clock of Dagster's record is not the test's."""
+    lake.tick()
+    for attempt, wait in enumerate((LONGEST, 2 * LONGEST), start=2):
+        now, run = datetime.now(UTC), lake.ticks.run(DagsterRunStatus.FAILURE)
+        said = lake.tick(now + wait - timedelta(minutes=1))
+        assert f"run {run} of run_plan has ended, and of {day(14)} something is still outdated; it is tried again at" in said
+        first = lake.ticks.asked
+        assert lake.tick(now + wait + timedelta(minutes=1)) == REBUILT
+        assert lake.ticks.asked.run_key == f"{first.tags['backfill/batch']}-{attempt}", "a key that Dagster has not seen"
+
+
+def test_a_batch_whose_run_was_canceled_waits_until_more_arrives(lake):
+    lake.tick()
+    run = lake.ticks.run(DagsterRunStatus.CANCELED)
+    assert f"run {run} of run_plan, of {day(14)}, was canceled" in lake.tick(datetime.now(UTC) + timedelta(days=9))
+    lake.arrive(19, {19: 9, 18: 2, 14: 1})
+    assert lake.tick() == REBUILT | {"reason": "late rows: +3 about 1 day(s)"}
 
 
 def test_the_code_location_has_the_sensor_stopped_and_its_job_takes_what_it_requests(lake):

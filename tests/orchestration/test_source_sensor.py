@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance, DefaultSensorStatus, SensorResult, SkipReason, build_sensor_context, validate_run_config
+from dagster import DagsterInstance, DagsterRunStatus, DefaultSensorStatus, RunRequest, RunsFilter, validate_run_config
+from dagster._core.test_utils import create_run_for_test
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.code_location import definitions_of
@@ -15,9 +16,10 @@ from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.orchestration.job_config import request_of
-from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET
-from backfill_assets.orchestration.source_sensor import source_changes_sensor
+from backfill_assets.orchestration.rebuild_sensor import LONGEST, QUIET, Waiting, decide
+from backfill_assets.orchestration.source_sensor import batches_of, source_changes_sensor
 from backfill_assets.plan.make import make_plan
+from backfill_assets.plan.source_changes import source_changes
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.local_disk import LocalDisk
@@ -27,6 +29,7 @@ from backfill_assets.workspace import Workspace
 from tests.deliveries import day
 from tests.lake.builds import write_days
 from tests.late_lake import MORNING
+from tests.orchestration.ticks import Ticks
 from tests.plan.workspaces import workspace_of
 from tests.sources.files import put
 from tests.world import OUTAGES, RAW, REJECTED, UPDATES
@@ -53,16 +56,17 @@ class Landed:
     """A lake in which days were built from files, and ticks of the sensor."""
 
     root: Path
-    instance: DagsterInstance
+    ticks: Ticks
     disk: Noting
-    cursor: str | None = None
-    key: str | None = ""
+    protected: str = ""
     accepted: dict = field(default_factory=dict)
 
     @property
     def workspace(self) -> Workspace:
         area = LandingArea(self.root / "landing", files=self.disk)
-        return replace(workspace_of(TABLES, Calendar(day(0), day(29)), str(self.root / "lake")), area=area)
+        workspace = workspace_of(TABLES, Calendar(day(0), day(29)), str(self.root / "lake"))
+        settings = workspace.settings.model_copy(update={"protected_days": self.protected})
+        return replace(workspace, area=area, settings=settings)
 
     def deliver(self, number: int, name: str = "a", lines: int = 1) -> str:
         return put(self.root / "landing/outage_events", f"{day(number)}/{name}.jsonl", LINE * lines).name
@@ -89,15 +93,7 @@ class Landed:
 
     def tick(self, at: datetime) -> str | dict:
         """The fields of the plan that is requested, or why none is."""
-        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
-        result = source_changes_sensor(self.workspace, lambda: at)(context)
-        self.cursor = context.cursor
-        if isinstance(result, SkipReason):
-            return str(result.skip_message)
-        assert isinstance(result, SensorResult)
-        (request,) = result.run_requests or ()
-        self.key = request.run_key
-        return request.run_config["ops"]["run"]["config"]
+        return self.ticks.tick(source_changes_sensor(self.workspace, lambda: at))
 
     def requested(self) -> str | dict:
         """What is requested once nothing has changed for a while."""
@@ -108,7 +104,7 @@ class Landed:
 @pytest.fixture
 def landed(tmp_path: Path) -> Iterator[Landed]:
     with DagsterInstance.ephemeral() as instance:
-        lake = Landed(tmp_path, instance, Noting(prefix=tmp_path.name))  # whose manifest is its own
+        lake = Landed(tmp_path, Ticks(instance), Noting(prefix=tmp_path.name))  # whose manifest is its own
         for n in (10, 16, 17):
             lake.deliver(n)
             lake.deliver(n, "b")
@@ -120,7 +116,8 @@ def landed(tmp_path: Path) -> Iterator[Landed]:
 def request(*numbers: int, why: str, **more: str) -> dict:
     return {
         "partitions": ",".join(str(day(n)) for n in numbers), "target": f"{REJECTED},{RAW}", "only": "outdated",
-        "downstream": True, "downstream_since": str(day(SINCE)), "into": "live",
+        "downstream": True, "downstream_since": str(day(SINCE)), "leave_protected": True,
+        "into": "live",
         "reason": f"source changed on {len(numbers)} day(s): {why}",
     } | more  # fmt: skip
 
@@ -192,9 +189,38 @@ def test_a_batch_has_one_key_until_something_is_added_or_built(landed):
                 landed.build(name, 16, at=MORNING + timedelta(seconds=len(keys)))
             landed.deliver(16, lines=9)
         landed.requested()
-        keys.append(landed.key)
+        keys.append(landed.ticks.asked.run_key)
     assert keys[0] == keys[1]
     assert len(set(keys)) == 4
+
+
+def test_a_protected_day_is_left_as_it_is_and_does_not_keep_another_from_being_rebuilt(landed):
+    landed.protected = str(day(16))
+    landed.deliver(16, lines=2)
+    assert landed.requested() == f"Files of protected days changed, which stay as they are: {day(16)}."
+    landed.deliver(17, lines=2)
+    expected = request(17, why=f"1 file(s) changed: outage_events/{day(17)}/a.jsonl has 2 lines, and had 1")
+    assert landed.requested() == expected
+    assert day(16) not in make_plan(request_of(expected), landed.workspace).plan.days()
+
+
+def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
+    """By the changes themselves: the bundled tables have one source of files."""
+    landed.deliver(16, lines=2)
+    (changes,) = source_changes(landed.workspace)
+    other = replace(changes, tables=["raw/other"], days=[replace(changes.days[0], table="raw/other", delivered="f")])
+    batches, cursor = batches_of([changes, other], None, LATER)
+    run = create_run_for_test(landed.ticks.instance, tags={"backfill/batch": batches[0].key}, status=DagsterRunStatus.FAILURE)
+    record = landed.ticks.instance.get_run_records(RunsFilter([run.run_id]))
+
+    def asked(at: datetime) -> RunRequest | Waiting:
+        now, _ = batches_of([changes, other], cursor, at)
+        return decide(now, at, lambda batch: record if batch.key == batches[0].key else (), lambda: iter(()))
+
+    assert asked(LATER + QUIET - timedelta(seconds=1)) == Waiting("more may arrive until 12:10 UTC")
+    first = asked(LATER + QUIET)
+    assert isinstance(first, RunRequest)
+    assert first.run_config["ops"]["run"]["config"]["target"] == "raw/other"
 
 
 def test_a_day_that_failed_with_these_files_waits_for_a_person_and_with_others_it_is_tried(landed):

@@ -5,7 +5,7 @@ from datetime import date
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Calendar, Partition
-from backfill_assets.plan.selection import Selector
+from backfill_assets.plan.selector import Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
@@ -63,7 +63,8 @@ def selectors(draw, graph: Graph) -> Selector:
     only = draw(st.sampled_from([{"missing"}, {"outdated"}, {"missing", "failed", "outdated"}]))
     since = draw(st.sampled_from([date.min, *CALENDAR.days()]))
     force, upstream, downstream = (draw(st.booleans()) for _ in range(3))
-    return Selector(names, days, frozenset(only), force, upstream, downstream, since)
+    left = draw(st.sets(st.sampled_from(CALENDAR.days()), max_size=3))
+    return Selector(names, [at for at in days if at not in left], frozenset(only), force, upstream, downstream, since, left)
 
 
 def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool = False) -> bool:

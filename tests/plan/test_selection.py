@@ -10,7 +10,8 @@ from backfill_assets.calendar import Partition
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.plan import make
 from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.selection import OUTDATED, STATES, Selection, Selector, select
+from backfill_assets.plan.selection import OUTDATED, Selection, select
+from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.plan.text import blocked_lines
 from backfill_assets.tables.graph import Graph
@@ -33,7 +34,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     while selector.upstream:
         more = {
             o for o in partitions for c in wanted
-            if reads(graph, c, o)
+            if reads(graph, c, o) and o[1] not in selector.left
             and (status[o].state in OUTDATED or (status[o].state == State.MISSING and reads(graph, c, o, needed=True)))
         } - wanted  # fmt: skip
         wanted |= more
@@ -50,7 +51,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
     while within:
         more = {
             r for r in partitions for c in chosen
-            if r in within and r[1] >= selector.since
+            if r in within and r[1] >= selector.since and r[1] not in selector.left
             and reads(graph, r, c) and status[r].state not in (State.RUNNING, *NEVER) and r not in chosen
         }  # fmt: skip
         chosen |= more
