@@ -159,7 +159,7 @@ def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Arch
     metadata = json.dumps({key: {name: asdict(each) for name, each in state.items()} for key, state in states.items()})
     table = open_table(before.folder, before.version) if before.version >= 0 else None
     try:
-        version = FileCommit(before.folder, DAY, [*staying, *files], COLUMNS)(table, days, metadata)
+        version = FileCommit(before.folder, DAY, [*staying, *files], COLUMNS)(table, days, metadata).version
     except CommitFailedError as error:
         raise Conflict(
             f"Others took in archives in {before.folder} meanwhile. Nothing was committed. Run it again; what is in stays."

@@ -16,12 +16,14 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
 from backfill_assets.lake.delta_table import open_table, version_of
+from backfill_assets.lake.file_commit import Committed
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import commit_metadata, version_with
-from backfill_assets.lake.rewritten import data_files, renamed_columns
+from backfill_assets.lake.rewritten import data_files, hash_by_day, renamed_columns
+from backfill_assets.lake.slice import DataFile
 
 # Where nothing is locked, everyone else at work on the table may come first, and several times.
 COMMIT_RETRIES = 200
@@ -30,7 +32,7 @@ COMMIT_RETRIES = 200
 class Commit(Protocol):
     """Put accepted `days` into the table at `folder`, which is partitioned by `column`, in one commit that carries `metadata`.
 
-    Answers the version they stand in.
+    Answers the version they stand in, with their files if it knows all of them.
 
     Raises CommitFailedError, and commits nothing, if the table has had another commit since it was opened as `table` (None: if
     there is one now).
@@ -42,7 +44,7 @@ class Commit(Protocol):
     @property
     def column(self) -> str: ...
 
-    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int: ...
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed: ...
 
 
 def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
@@ -82,20 +84,27 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
         return builds
     before, metadata = int(table.version()) if table else -1, commit_metadata(accepted)
     try:
-        version = commit(table, [build.day for build in accepted], metadata)
+        version, committed = commit(table, [build.day for build in accepted], metadata)
     except Exception as error:
         made = version_with(commit.folder, metadata, after=before)  # only what comes after a commit failed: its checkpoint
         if made is None and isinstance(error, CommitFailedError) and version_of(commit.folder) == before:
             raise UsageError(f"{commit.folder} takes no commit: {error}. Nothing was committed. Correct that table.") from error
         if made is None:  # if another writer came first, decide again
             raise
-        version = made
-    written = open_table(commit.folder, version)
-    files = data_files(written, [build.day for build in accepted]) if written else {}
+        version, committed = made, None
+    files = _files_of(commit.folder, version, committed, [build.day for build in accepted])
     return [
         replace(build, delta_version=version, data_files=files.get(build.day, "")) if build.outcome in COMMITTED else build
         for build in builds
     ]
+
+
+def _files_of(folder: str, version: int, committed: Sequence[DataFile] | None, days: Sequence[date]) -> dict[date, str]:
+    """`data_files` of a commit: a table of years is opened for them only if the commit does not know them itself."""
+    if committed is not None:
+        return hash_by_day((file.day, file.path) for file in committed)
+    written = open_table(folder, version)
+    return data_files(written, days) if written else {}
 
 
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -31,6 +32,13 @@ RETENTION = {
 }
 
 
+class Committed(NamedTuple):
+    """The version in which a commit stands, and all files that its days have there; None where only the table knows them."""
+
+    version: int
+    files: Sequence[DataFile] | None = None
+
+
 @dataclass(frozen=True)
 class FileCommit:
     """Files of a table that lie in `folder`, ready to be committed.
@@ -46,14 +54,16 @@ class FileCommit:
     append_as: str = ""
     attempted: set[date] = field(default_factory=set)
 
-    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
         self.attempted.update(days)
         accepted = set(days)
-        adds = [_add(file, self.column) for file in self.files if file.day in accepted]
+        files = [file for file in self.files if file.day in accepted]
+        adds = [_add(file, self.column) for file in files]
         if table is None:
-            return self._create(adds, days, metadata)
+            self._create(adds, days, metadata)
+            return Committed(0, files)
         if self.append_as and table.transaction_version(self._transaction(days)) is not None:
-            return int(table.version())
+            return Committed(int(table.version()))
         replaced = [] if self.append_as else [day.isoformat() for day in days]
         table.create_write_transaction(
             [*adds],
@@ -64,7 +74,8 @@ class FileCommit:
             commit_properties=self._properties(days, metadata),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
-        return int(table.version()) + 1  # the handle stays at the version where it was opened
+        # The handle stays at the version where it was opened.
+        return Committed(int(table.version()) + 1, None if self.append_as else files)
 
     def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
         """The columns of the table after these days: the declared ones, once no file of others is left; until then the stored
@@ -88,7 +99,7 @@ class FileCommit:
         except (OSError, pa.ArrowException):
             return True
 
-    def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> int:
+    def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> None:
         try:
             create_table_with_add_actions(
                 self.folder,
@@ -103,7 +114,6 @@ class FileCommit:
             if open_table(self.folder) is None:
                 raise
             raise CommitFailedError("another writer made the table") from error
-        return 0
 
     def uncommitted(self) -> list[DataFile]:
         """The files of days that no commit was tried with."""

@@ -16,7 +16,7 @@ from pyarrow.fs import FileType, copy_files
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.commit import refuse_unfit
 from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile, files_of
 
@@ -33,7 +33,7 @@ class PromoteCommit:
     source: str
     version: int
 
-    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
         """As `Commit`. UsageError, and nothing is committed, if a file of these days is not there any more."""
         of_source = self._source()
         files = files_of(of_source, self.column, days)

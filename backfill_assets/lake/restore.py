@@ -16,7 +16,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import nullable, type_words
 from backfill_assets.lake.delta_table import open_table
-from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.file_commit import Committed, FileCommit
 from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import DataFile, files_of
@@ -51,7 +51,7 @@ class RestoreCommit:
     column: str
     versions: Mapping[date, int]
 
-    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> int:
+    def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
         """As `Commit`. UsageError, and nothing is committed, if a file or a version is not there any more, or a column had
         another type."""
         if table is None:

@@ -21,8 +21,13 @@ from backfill_assets.lake.table_state import TableState, day_files, read_state
 
 def data_files(table: DeltaTable, days: Iterable[date]) -> dict[date, str]:
     """Of each of these days that has data files, a hash of their names."""
+    return hash_by_day((day, name) for day, name, _ in day_files(table, days))
+
+
+def hash_by_day(files: Iterable[tuple[date, str]]) -> dict[date, str]:
+    """Of each day a hash of the names of its files."""
     names: dict[date, list[str]] = {}
-    for day, name, _ in day_files(table, days):
+    for day, name in files:
         names.setdefault(day, []).append(name)
     return {day: hashlib.sha256("\n".join(sorted(of_day)).encode()).hexdigest()[:16] for day, of_day in names.items()}
 

@@ -14,6 +14,7 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write
 from backfill_assets.lake.reading import SliceReader, schema_of
 from backfill_assets.lake.recovery import builds_of
+from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.slice import Slice, files_of
 from tests.lake.one_table import AT, COLUMNS, DAYS, FIRST, FOURTH, NAME, SECOND, THIRD, Given, accepted, ordered, row
 
@@ -187,6 +188,13 @@ def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):
     given.commit(row(SECOND, 3), days=(SECOND,))
     for seen in (given.by_slice, given.by_library, given.by_duckdb, given.by_delta):
         assert seen(1) == [(FIRST, 1), (SECOND, 3)]
+
+
+@pytest.mark.parametrize("append_as", ["", "late"])
+def test_a_build_names_the_files_that_the_table_lists_for_its_day(given, append_as):
+    given.commit(row(FIRST, 1), row(THIRD, 3), days=(FIRST, THIRD))
+    [build] = given.commit(row(FIRST, 7), days=(FIRST,), append_as=append_as)
+    assert build.data_files == data_files(DeltaTable(given.folder), [FIRST])[FIRST]
 
 
 def test_figures_of_a_file_are_those_spark_would_give(given):
