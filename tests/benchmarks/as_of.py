@@ -8,13 +8,11 @@ seconds, on the clock and of processors (which other work on the machine leaves 
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
@@ -23,6 +21,7 @@ from rich.table import Table
 from backfill_assets import as_of
 from backfill_assets.lake.session import start
 from backfill_assets.settings import read_settings
+from tests.benchmarks.took import Took, took
 
 YEAR = 365 * 86_400
 ROWS, REQUESTS, ENTITIES = 10_000_000, 1_000_000, 100_000
@@ -63,33 +62,14 @@ def sides(spark: SparkSession, folder: Path, rows: int, requests: int, entities:
     return Sides(*[spark.read.parquet(str(folder / name)) for name in ("left", "right")])
 
 
-@dataclass(frozen=True)
-class Took:
-    """Seconds on the clock, and of processors."""
-
-    clock: float
-    worked: float
-
-    def __str__(self) -> str:
-        return f"{self.clock:.1f} s, worked {self.worked:.1f} s"
-
-
-def took(join: Callable[[], DataFrame]) -> Took:
+def computed(join: Callable[[], DataFrame]) -> Took:
     """Every row of the join computed, and none kept."""
-    started, worked = time.perf_counter(), _worked()
-    join().write.format("noop").mode("overwrite").save()
-    return Took(time.perf_counter() - started, _worked() - worked)
-
-
-def _worked() -> float:
-    """The seconds of processors that this process's Spark has had."""
-    times = [child.cpu_times() for child in psutil.Process().children(recursive=True)]
-    return sum(each.user + each.system for each in times)
+    return took(lambda: join().write.format("noop").mode("overwrite").save())
 
 
 def measured(both: Sides, pairs: int = 3) -> list[tuple[Took, Took]]:
     """What it takes, of the equi-join and of the as-of join, in turn; the first pair, on a cold machine, is not counted."""
-    return [(took(both.equi_join), took(both.as_of)) for _ in range(pairs + 1)][1:]
+    return [(computed(both.equi_join), computed(both.as_of)) for _ in range(pairs + 1)][1:]
 
 
 def main() -> None:
