@@ -53,7 +53,7 @@ class World:
     @property
     def workspace(self) -> Workspace:
         settings = read_settings(lake=str(self.root), landing=self.landing)
-        return Workspace(settings, TABLES, self.calendar, self.lake, LandingArea(self.landing))
+        return Workspace(settings, tuple(self.tables), self.calendar, self.lake, LandingArea(self.landing))
 
     def copied(self, to: Path) -> World:
         """The same lake and landing area once more, to be changed."""
@@ -70,7 +70,7 @@ class World:
         return TABLES
 
     def table(self, name: str) -> Table:
-        return next(table for table in TABLES if table.name == name)
+        return next(table for table in self.tables if table.name == name)
 
     def folder(self, at: date) -> Path:
         return self.landing / "outage_events" / f"year={at:%Y}" / f"month={at:%m}" / f"day={at:%d}"

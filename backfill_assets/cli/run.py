@@ -153,6 +153,7 @@ def as_values(end: Progress) -> dict[str, Any]:
         "tables": {table.table: vars(table) for table in end.tables()},
         "failed_or_blocked": {f"{table} {day}": why for (table, day), why in end.remaining.why.items()},
         "saved": len(end.remaining.saved),
+        "early_stops": list(map(str, end.remaining.early_stops)),
         "chunks_over": len(end.chunks_over),
         "running": {str(number): launched for number, launched in end.running.items()},
         "seconds": round((end.at - end.started).total_seconds(), 1),

@@ -74,7 +74,8 @@ def show_ended(console: Console, plan_id: str, ended: Ended) -> None:
         for row in ended.rows():
             table.add_row(*row)
         console.print(table)
-    console.print(ended.line(plan_id))
+    for line in (*ended.early_stops, ended.line(plan_id)):
+        console.print(line)
 
 
 def progress_of(plan: Plan, workspace: Workspace) -> tuple[Progress | None, str]:

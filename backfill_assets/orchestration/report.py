@@ -44,7 +44,13 @@ def events_of(context: AssetExecutionContext, result: StepResult, key: AssetKey,
     step = context.get_step_execution_context()
     accepted, failed = result.accepted(), result.failed()
     new, pointer = {id(build) for build in result.built}, context.instance.event_log_storage.get_maximum_record_id()
-    materialized = [materialization(key, result.table, build, new=id(build) in new, pointer=pointer) for build in accepted]
+    stops = {stop.day: str(stop) for stop in result.early_stops()}
+    materialized = [
+        materialization(key, result.table, build, new=id(build) in new, pointer=pointer, early_stop=stops.get(build.day, ""))
+        for build in accepted
+    ]
+    for stop in stops.values():
+        context.log.info(stop)
     if materialize:
         yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
     targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
@@ -65,11 +71,13 @@ def _outputs(step: Any) -> Iterator[Any]:
             yield DagsterEvent.step_output_event(step, StepOutputData(StepOutputHandle(step.step.key, output.name), checked))
 
 
-def materialization(key: AssetKey, table: Table, build: Build, *, new: bool, pointer: int | None) -> AssetMaterialization:
+def materialization(
+    key: AssetKey, table: Table, build: Build, *, new: bool, pointer: int | None, early_stop: str = ""
+) -> AssetMaterialization:
     """The materialization of one day: figures as metadata; code, data and input versions as tags.
 
     `pointer` is the newest event that there was when the inputs had been read: Dagster calls the day unsynced ("has a new data
-    version") once an input has an event after it with another data version.
+    version") once an input has an event after it with another data version. `early_stop`: what came of the days after it.
     """
     outcome = build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
@@ -85,6 +93,7 @@ def materialization(key: AssetKey, table: Table, build: Build, *, new: bool, poi
     }
     metadata |= {name: text for name in ("plan", "who", "reason", "accept") if (text := getattr(build, name))}
     metadata |= {"git commit": build.git_commit} if build.git_commit else {}
+    metadata |= {"early stop": early_stop} if early_stop else {}
     if build.plan:
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {

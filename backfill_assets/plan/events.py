@@ -41,6 +41,7 @@ class Ended:
     why: str
     seconds: float
     tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    early_stops: Sequence[str] = ()
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row a table, of `OUTCOME_COLUMNS`."""
@@ -61,4 +62,5 @@ def how_ended(events: Sequence[Event]) -> Ended | None:
         return None
     end, before = events[last], [event for event in events[:last] if event.kind == "started"]
     seconds = (end.at - before[-1].at).total_seconds() if before else 0.0
-    return Ended(end.facts.get("ending", ""), end.facts.get("why", ""), seconds, end.facts.get("tables", {}))
+    ending, why, tables = end.facts.get("ending", ""), end.facts.get("why", ""), end.facts.get("tables", {})
+    return Ended(ending, why, seconds, tables, end.facts.get("early_stops", ()))

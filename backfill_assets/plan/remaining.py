@@ -6,7 +6,7 @@ built by the plan itself.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
@@ -16,6 +16,7 @@ from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
+from backfill_assets.step.early_stop import EarlyStop, early_stops
 from backfill_assets.tables.graph import Graph
 
 
@@ -32,8 +33,8 @@ class WorkState(StrEnum):
 class Remaining:
     """Each partition's state, and for those that failed or are blocked, why.
 
-    `saved`: done without being computed. `failures`: the builds of this plan that failed, of partitions not built since.
-    `at_work`: those that a step of the plan is computing.
+    `saved`: done without being built. `failures`: the builds of this plan that failed, of partitions not built since.
+    `at_work`: those that a step of the plan is computing. `early_stops`: of tables that read themselves.
     """
 
     states: Mapping[Partition, WorkState]
@@ -41,6 +42,7 @@ class Remaining:
     saved: Collection[Partition] = ()
     failures: Mapping[Partition, Build] = field(default_factory=dict)
     at_work: Collection[Partition] = frozenset()
+    early_stops: Sequence[EarlyStop] = ()
 
     def of(self, state: WorkState) -> list[Partition]:
         return [partition for partition, its in self.states.items() if its == state]
@@ -55,7 +57,8 @@ class Remaining:
         left = [chunk for chunk in chunks if any(self.states[p] == WorkState.PENDING for p in chunk.partitions())]
         not_run = {p for chunk in left for p in chunk.partitions() if p in self.saved}
         states = {p: WorkState.PENDING if p in not_run else state for p, state in self.states.items()}
-        return replace(self, states=states, saved=set(self.saved) - not_run)
+        stops = [stop for stop in self.early_stops if not_run.isdisjoint((stop.table, day) for day in stop.left)]
+        return replace(self, states=states, saved=set(self.saved) - not_run, early_stops=stops)
 
     def pending_days(self, partitions: Collection[Partition]) -> dict[str, list[date]]:
         """Those of `partitions` that must still be built, by table."""
@@ -85,7 +88,16 @@ def remaining_of(
     for partition in graph.in_order(walk.planned):
         walk.visit(partition)
     saved = {partition for partition, state in walk.states.items() if state == WorkState.DONE} - builds.built_by(plan.id)
-    return Remaining(walk.states, walk.why, saved, walk.failures)
+    return Remaining(walk.states, walk.why, saved, walk.failures, early_stops=_early_stops(plan, graph, saved, builds))
+
+
+def _early_stops(plan: Plan, graph: Graph, saved: Collection[Partition], builds: Latest) -> list[EarlyStop]:
+    stops: list[EarlyStop] = []
+    for table in (table for table in graph.tables if table.needs_itself()):
+        accepted = {partition: build for partition, build in builds.accepted.items() if build.table == table.name}
+        built = [build for partition, build in accepted.items() if build.plan == plan.id and partition not in saved]
+        stops += early_stops(table, built, [build for partition, build in accepted.items() if partition in saved])
+    return stops
 
 
 @dataclass

@@ -98,7 +98,8 @@ def ending_lines(end: Progress, *, in_shadow: bool = False) -> Iterator[str]:
     that is built in its shadow, how it is published."""
     plan = end.plan
     if end.remaining.saved:
-        yield f"{len(end.remaining.saved)} partition(s) were up to date without being computed: code and inputs are the same."
+        yield f"{len(end.remaining.saved)} partition(s) were up to date and not built again: code and inputs are the same."
+    yield from map(str, end.remaining.early_stops)
     yield from not_built_lines(end)
     if not end.over:
         yield f"Plan {plan.id} is open. `backfill watch {plan.id}` follows it."

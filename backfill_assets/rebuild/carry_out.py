@@ -28,7 +28,8 @@ def carry_out(rebuild: Rebuild, follow: Callable[[Iterable[Progress]], Progress]
             raise ServiceUnavailable(f"{gone} Plan {plan.id} stays open: then `backfill resume {plan.id}`.") from None
         stop = {"stop": end.stopped.kind, "why": end.stopped.why} if end.stopped else {}
         tables = {table.table: table.counts() for table in end.tables()}
-        launcher.plans.note(plan.id, "ended", launcher.now(), ending=end.ending, **stop, tables=tables)
+        stops = {"early_stops": list(map(str, end.remaining.early_stops))}
+        launcher.plans.note(plan.id, "ended", launcher.now(), ending=end.ending, **stop, tables=tables, **stops)
     if end.ending == Ending.REFUSED and not rebuild.launches and end.stopped:
         raise UsageError(end.stopped.why)
     return end

@@ -20,12 +20,14 @@ from backfill_assets.workspace import Workspace
 class Due:
     """The requested days by what is to be done with them. Every day is in exactly one of the first six.
 
-    `unusable`: days whose source cannot be used, and why. `awaited`: days that a service is still to be asked for.
+    `in_case`: those of `compute` of which nothing has changed so far; they read a day of the table itself that may come out
+    different. `unusable`: days whose source cannot be used, and why. `awaited`: days that a service is still to be asked for.
     `rewritten`: days that do not hold the rows that were accepted, in a shadow those too that live holds: they are written
     whatever they come to.
     """
 
     compute: list[date] = field(default_factory=list)
+    in_case: set[date] = field(default_factory=set)
     up_to_date: list[date] = field(default_factory=list)
     blocked: dict[date, str] = field(default_factory=dict)
     unusable: dict[date, str] = field(default_factory=dict)
@@ -64,9 +66,10 @@ def days_due(
         missing = lacking(table, day, accepted, calendar, due.compute)
         unusable = lacking(table, day, accepted, calendar, due.compute, failed) if failed else missing
         source, tables = delivered.get(day, NO_DELIVERY), tables_read(table, day, accepted, calendar)
-        outdated = day in force or (table.name, day) in rewritten or _changed(table, day, due, accepted, tables, source)
+        outdated = day in force or (table.name, day) in rewritten or _changed(table, day, accepted, tables, source)
+        in_case = not outdated and any(own in due.compute for own in own_days(table, day))
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
-        if unusable == missing and (day in already or not outdated):
+        if unusable == missing and (day in already or not (outdated or in_case)):
             due.up_to_date.append(day)
         elif missing:
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
@@ -87,6 +90,7 @@ def days_due(
             due.blocked[day] = unsafe
         else:
             due.compute.append(day)
+            due.in_case.update([day] if in_case else [])
     return due
 
 
@@ -141,16 +145,12 @@ def lacking(
 def _changed(
     table: Table,
     day: date,
-    due: Due,
     accepted: AcceptedBuilds,
     inputs: Mapping[str, Mapping[str, str]],
     delivery: Delivered,
 ) -> bool:
     last = accepted.get((table.name, day))
-    if last is None or change(table, last, inputs, delivery):
-        return True
-    # A day of itself that is being computed now may come out different; its fingerprint is not known yet.
-    return any(needed in due.compute for needed in own_days(table, day))
+    return last is None or change(table, last, inputs, delivery) is not None
 
 
 def own_days(table: Table, day: date) -> list[date]:

@@ -42,7 +42,11 @@ def judge_days(
     table: Table, due: Due, audited: Mapping[date, Audited], accepted: AcceptedBuilds, kept: Collection[date] = ()
 ) -> list[Judgement]:
     """A judgement a day, in order: a day of a table that reads itself fails with the day it was computed from. Those of `kept`
-    keep rows of the build before."""
+    keep rows of the build before.
+
+    Days that were computed in case a day before them came out different, and that are as they were built from what it came to,
+    have none: a correction of the past ends there.
+    """
     stands = [day for day in due.compute if day not in due.rewritten]  # what was lost or changed by hand is written again
     before = {day: accepted[partition] for day in stands if (partition := (table.name, day)) in accepted}
     same = {day: build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint}
@@ -53,6 +57,8 @@ def judge_days(
         failed = [d for d in own if d in judgements and judgements[d].outcome == "failed"]
         message = f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
         inputs = _with_own(due.inputs[day], table, own, fingerprints)
+        if day in due.in_case and not failed and day in same and not change(table, same[day], inputs.tables, inputs.delivery):
+            continue
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
         last = accepted.get((table.name, day))

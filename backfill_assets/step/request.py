@@ -7,6 +7,7 @@ from datetime import date
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build, WriteMode, refuse_unkept
+from backfill_assets.step.early_stop import EarlyStop, early_stops
 from backfill_assets.tables.declaration import Table
 
 
@@ -67,6 +68,10 @@ class StepResult:
     built: Sequence[Build] = ()
     up_to_date: Sequence[Build] = ()
     blocked: Mapping[date, str] = field(default_factory=dict)
+
+    def early_stops(self) -> list[EarlyStop]:
+        """Where the rebuild of a table that reads itself has stopped early."""
+        return early_stops(self.table, [build for build in self.built if build.succeeded], self.up_to_date)
 
     def failed(self) -> list[Build]:
         return [build for build in self.built if build.outcome in ("failed", "refused")]

@@ -76,8 +76,9 @@ class Step:
         start, due = due_once_asked(table, self.workspace.area, partial(self._look, days))
         with mark_running(lake.root, RunningStep(table.name, due.compute, request.run, request.plan)):
             built = self._fail(due.unusable, due) + self._compute(due, start)
+        as_before = sorted(due.in_case.difference(build.day for build in built))
         blocked = due.blocked | ({} if request.skip_not_due else due.not_due)
-        return StepResult(table, built, self._whole(due.up_to_date), blocked)
+        return StepResult(table, built, self._whole([*due.up_to_date, *as_before]), blocked)
 
     def _look(self, days: Sequence[date], force: Collection[date] = ()) -> tuple[Snapshot, Due]:
         """What stands now, and what is to be done with each day. Days whose files are gone are neither read nor up to date."""
@@ -112,9 +113,8 @@ class Step:
         """The days that this run, or the one it re-executes, has appended before."""
         if self.request.write_mode != "append_once":
             return frozenset()
-        builds = self.workspace.lake.ledger.builds({self.table.name: days})
-        mine = [b for b in builds if b.identity == self.request.identity and b.succeeded]
-        return frozenset(b.day for b in mine if b.write_mode == "append_once")
+        mine = [b for b in self.workspace.lake.ledger.builds({self.table.name: days}) if b.identity == self.request.identity]
+        return frozenset(b.day for b in mine if b.succeeded and b.write_mode == "append_once")
 
     def _compute(self, due: Due, start: Snapshot) -> list[Build]:
         if not due.compute:

@@ -59,10 +59,12 @@ def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(site, tmp
     site.write({SECOND: 7}, table=REJECTED, plan=plan)
     counts = {"days": 2, "done": 1, "failed": 1, "blocked": 0, "running": 0, "pending": 0, "saved": 0}
     site.plans.note(plan, "started", NOW, who="ada")
-    site.plans.note(plan, "ended", NOW + timedelta(seconds=15), ending="partial", tables={REJECTED: counts})
+    site.plans.note(
+        plan, "ended", NOW + timedelta(seconds=15), ending="partial", tables={REJECTED: counts}, early_stops=["Early."]
+    )
     assert backfill("rollback", plan, "--reason", "a wrong rule", home=tmp_path).exit_code == exit_codes.DONE
     shown = backfill("show", plan, home=tmp_path).stdout
-    assert f"Plan {plan}: partial after 15 s.\n" in shown
+    assert f"Early.\nPlan {plan}: partial after 15 s.\n" in shown
     assert f"UTC rolled back by {getpass.getuser()}: a wrong rule (1 partition(s) put back)\n" in shown
     assert f"│ {REJECTED} │ 2    │ 1        │ 0          │ 1      │ 0       │ 0       │" in shown
     assert "It was rolled back since." in shown

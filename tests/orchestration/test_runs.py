@@ -1,7 +1,6 @@
 """Runs as Dagster executes them, in this process: the events of each day, and what a day that fails does to a run."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,26 +8,22 @@ from dagster import (
     AssetKey,
     AssetMaterialization,
     AssetRecordsFilter,
-    DagsterInvalidConfigError,
-    RunRequest,
-    build_schedule_context,
 )
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 from dagster._core.loader import LoadingContextForTest
 
+from backfill_assets.dagster_client import tags
 from backfill_assets.lake.latest import latest
 from backfill_assets.orchestration.assets import asset_key
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.store import Plans
 from tests.deliveries import arriving, day
-from tests.orchestration.site import END, START, Site, copied, delivered
-from tests.world import FOUR, HISTORY, NAMES, OUTAGES, REJECTED, UPDATES
-
-
-@pytest.fixture
-def site(tmp_path, spark) -> Iterator[Site]:
-    with delivered(tmp_path, spark) as made:
-        yield made
+from tests.orchestration.site import Site, copied, delivered
+from tests.world import FOUR, HISTORY, NAMES, OUTAGES, UPDATES
 
 
 @pytest.fixture(scope="module")
@@ -165,16 +160,6 @@ def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_
         assert len(site.world.rows(HISTORY)) == 4
 
 
-def test_a_run_without_days_computes_nothing_and_says_to_choose_some(site):
-    job = site.defs.resolve_job_def("rebuild")
-    run = site.instance.create_run_for_job(job)
-    result = execute_run(InMemoryJob(job), run, site.instance, raise_on_error=False)
-    (error,) = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
-    assert "This run names no days" in str(error)
-    assert "Choose the table's days and launch them" in str(error)
-    assert site.world.lake.ledger.builds() == []
-
-
 def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(built):
     """What "Execute all" on a table's checks launches: a run of checks, without the asset and without days."""
     table = asset_key(built.world.table(OUTAGES))
@@ -196,48 +181,19 @@ def test_options_reach_every_step(built):
     assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
 
 
-def test_a_write_mode_that_cannot_be_used_fails_the_step_and_says_why(site):
-    message = site.failures(site.run(write_mode="merge"))[REJECTED]
-    assert "raw/rejected_lines has no key to merge on. Nothing was written. Use write_mode overwrite." in message
-
-
-def test_a_spark_setting_that_comes_too_late_fails_the_step_once(site):
-    result = site.run(spark_conf={"spark.executor.instances": "9"})
-    late = "spark.executor.instances=9 cannot be set for one plan"
-    assert late in site.failures(result)[REJECTED]
-    assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
-    builds = site.world.lake.ledger.builds({REJECTED: None})
-    assert [(b.day, b.outcome, late in b.message) for b in builds] == [(at, "failed", True) for at in FOUR]
-    assert site.world.versions() == dict.fromkeys(NAMES, -1)
-
-
-@pytest.mark.parametrize(
-    "resources",
-    [
-        pytest.param({"options": {"config": {"write_mode": "delete"}}}, id="a write mode that there is not"),
-        pytest.param({"spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}}, id="settings of Spark"),
-    ],
-)
-def test_a_configuration_that_there_is_not_is_refused_before_anything_starts(site, resources):
-    with pytest.raises(DagsterInvalidConfigError):
-        site.defs.resolve_job_def("rebuild").execute_in_process(
-            run_config={"resources": resources}, instance=site.instance, tags={START: str(FOUR[0]), END: str(FOUR[-1])},
-        )  # fmt: skip
-    assert not (site.world.root / "_ledger").exists()
-
-
-def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(site):
-    schedule = site.defs.resolve_schedule_def("nightly")
-    context = build_schedule_context(site.instance, scheduled_execution_time=datetime(2019, 8, 19, 1, 30, tzinfo=UTC))
-    request = schedule.evaluate_tick(context).run_requests[0]
-    assert isinstance(request, RunRequest)
-    assert {k: request.tags[k] for k in (START, END, "backfill/reason")} == {
-        START: "2019-08-15", END: "2019-08-18", "backfill/reason": "nightly of 2019-08-19",
+def test_where_a_table_that_reads_itself_stops_early_is_in_the_runs_log_and_on_the_day(built):
+    reasons = {str(at): "forced" if at == day(1) else f"reads {HISTORY}" for at in FOUR[1:]}
+    code = {HISTORY: built.world.table(HISTORY).version}
+    plan = Plan(code, {HISTORY: reasons}, [Chunk(0, {HISTORY: FOUR[1:]})], PlanOptions(force=True))
+    Plans(str(built.world.root)).keep(plan)
+    result = built.run_assets([HISTORY], FOUR[1:], {tags.PLAN: plan.id})
+    assert result.success
+    said = f"{HISTORY}: stopped early. {day(1)} came out as it was, so that the 2 day(s) computed from it, "
+    records = built.instance.fetch_materializations(AssetKey(HISTORY.split("/")), limit=3).records
+    metadata = {record.partition_key: record.asset_materialization.metadata for record in records}
+    stops = {at: of["early stop"].value for at, of in metadata.items() if "early stop" in of}
+    assert stops == {str(day(1)): f"{said}{day(2)}..{day(3)}, were not rebuilt."}
+    assert {at: of["outcome"].value for at, of in metadata.items()} == {
+        str(day(1)): "unchanged", str(day(2)): "up to date", str(day(3)): "up to date",
     }  # fmt: skip
-
-
-def test_every_table_is_an_asset_with_a_check_for_each_rule_which_blocks_if_it_refuses_days(site):
-    graph = site.defs.resolve_asset_graph()
-    for table in site.world.tables:
-        checks = {key.name: graph.get(key).blocking for key in graph.asset_check_keys if key.asset_key == asset_key(table)}
-        assert checks == {rule.name: rule.severity == "error" for rule in table.rules}
+    assert [e.user_message for e in built.instance.all_logs(result.run_id) if said in e.user_message] == [stops[str(day(1))]]

@@ -158,7 +158,8 @@ def test_a_change_of_one_day_makes_every_later_day_of_a_table_that_reads_itself_
     accepted = up_to_date(history, [0, 1, 2, 3], built(outages, 0, 1, 2, 3))
     changed = accepted | {k: replace(b, fingerprint="new") for k, b in built(outages, 1).items()}
     due = sorted_out(history, [0, 1, 2, 3], changed)
-    assert (due.up_to_date, due.compute) == (days(0), days(1, 2, 3))
+    assert (due.up_to_date, due.compute, due.in_case) == (days(0), days(1, 2, 3), set(days(2, 3)))
+    assert sorted_out(history, [0, 1, 2, 3], changed, force=days(3)).in_case == set(days(2))
 
 
 def test_days_appended_before_are_not_appended_again_even_by_force():

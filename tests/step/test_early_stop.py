@@ -1,0 +1,140 @@
+"""A correction of a table that reads itself: it is rebuilt from there on, until a day comes out as it was."""
+
+import random
+from dataclasses import replace
+from datetime import date, timedelta
+from itertools import combinations
+
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.plan.status import State, status_of
+from backfill_assets.step.early_stop import early_stops
+from tests.deliveries import day, days
+from tests.plan.chain import built, history, outages
+from tests.step.regions import Counts, Regions, random_counts
+from tests.world import HISTORY, no_spark
+
+TWENTY = days(*range(20))
+
+
+@pytest.fixture(scope="module")
+def twenty(spark, tmp_path_factory) -> Regions:
+    """Twenty days, built in one run. Read only."""
+    root = tmp_path_factory.mktemp("regions")
+    world = Regions(root / "lake", root / "landing", lambda: spark, Calendar(TWENTY[0], TWENTY[-1]))
+    world = world.correct(random_counts(random.Random(1), TWENTY))
+    assert [build.day for build in world.build(TWENTY).built] == TWENTY
+    assert world.held() == world.expected()
+    return world
+
+
+def plus(counts: Counts, at: date, customers: int) -> Counts:
+    """So many customers more on a day, in a region that it has."""
+    region, (n, of) = min(counts[at].items())
+    return counts | {at: counts[at] | {region: (n, of + customers)}}
+
+
+def moved(counts: Counts, since: date, until: date) -> Counts:
+    """Customers that were counted on the wrong day, in a region that both days have."""
+    region = min(counts[since].keys() & counts[until].keys())
+    (n, of), (m, of_other) = counts[since][region], counts[until][region]
+    return counts | {
+        since: counts[since] | {region: (n, of + 7)},
+        until: counts[until] | {region: (m, of_other - 7)},
+    }
+
+
+def five_days(counts: Counts) -> list[date]:
+    """Days of which the first and the last have a region in common, early on."""
+    return next(days(*range(n, n + 5)) for n in range(2, 10) if counts[day(n)].keys() & counts[day(n + 4)].keys())
+
+
+def test_a_correction_whose_effect_ends_rebuilds_the_days_until_then_and_says_how_many_it_leaves(twenty, tmp_path):
+    world, five = twenty.copied(tmp_path), five_days(twenty.counts)
+    before, version, until = world.accepted(HISTORY), world.lake.version(HISTORY), five[-1]
+    corrected = world.correct(moved(world.counts, five[0], until))
+    result, left = corrected.build(TWENTY, "corrected"), [at for at in TWENTY if at > until]
+    assert [(b.day, b.outcome) for b in result.built] == [*((at, "accepted") for at in five[:4]), (until, "unchanged")]
+    assert [b.day for b in result.up_to_date] == [at for at in TWENTY if at not in five]
+    assert list(map(str, result.early_stops())) == [
+        f"features/region_history: stopped early. {until} came out as it was, so that the {len(left)} day(s) computed from it, "
+        f"{left[0]}..{left[-1]}, were not rebuilt."
+    ]
+    assert corrected.held() == corrected.expected() != twenty.expected()
+    assert [b.day for b in corrected.lake.ledger.builds({HISTORY: None}) if b.run == "corrected"] == five
+    assert [at for at, build in corrected.accepted(HISTORY).items() if build == before[at]] == [
+        at for at in TWENTY if at not in five
+    ]
+    assert corrected.lake.version(HISTORY) == version + 1
+    assert replace(corrected, spark=no_spark).build(TWENTY).built == []
+
+
+def test_a_correction_whose_effect_lasts_rebuilds_every_day_after_it(twenty, tmp_path):
+    world = twenty.copied(tmp_path)
+    corrected = world.correct(plus(world.counts, day(6), 7))
+    result = corrected.build(TWENTY)
+    assert [(b.day, b.outcome) for b in result.built] == [(at, "accepted") for at in TWENTY[6:]]
+    assert (result.early_stops(), [b.day for b in result.up_to_date]) == ([], TWENTY[:6])
+    assert corrected.held() == corrected.expected()
+
+
+def test_forced_days_are_built_whatever_they_come_to_and_the_day_after_them_is_not(twenty, tmp_path):
+    world = twenty.copied(tmp_path)
+    result = world.run(days(4, 5, 6, 7), [HISTORY], force=True)[HISTORY]
+    assert [(b.day, b.outcome) for b in result.built] == [(at, "unchanged") for at in days(4, 5, 6, 7)]
+    assert result.early_stops() == []
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["between two runs", "between commit and ledger"])
+def test_a_rebuild_that_is_killed_in_the_middle_goes_on_where_it_was(twenty, tmp_path, lost):
+    world = twenty.copied(tmp_path)
+    corrected = world.correct(moved(world.counts, five_days(world.counts)[0], day(16)))
+    first = corrected.build(TWENTY[:12], "killed")
+    if lost:
+        DeltaTable(corrected.lake.ledger.path).delete("run = 'killed'")
+        assert corrected.lake.ledger.builds({HISTORY: TWENTY[11:12]})[-1].run == "a run"
+    table = corrected.table(HISTORY)
+    status = status_of(
+        corrected.workspace, [table], TWENTY, latest=corrected.lake.latest({t.name: None for t in corrected.tables})
+    )
+    # The next day was computed from another state than that which was committed.
+    assert status.of(HISTORY) == {
+        State.UP_TO_DATE: [at for at in TWENTY if at not in (day(12), day(16))],
+        State.INPUT_CHANGED: days(12, 16),
+    }
+    result = corrected.build(TWENTY, "resumed")
+    assert [b.day for b in first.built][-1] == day(11)
+    assert [(b.day, b.outcome) for b in result.built] == [
+        *((at, "accepted") for at in days(12, 13, 14, 15)), (day(16), "unchanged"),
+    ]  # fmt: skip
+    assert corrected.held() == corrected.expected()
+
+
+def test_random_corrections_in_random_runs_build_the_days_that_read_a_change_and_hold_what_duckdb_finds(twenty, tmp_path, seed):
+    world, chance = twenty.copied(tmp_path), random.Random(seed)
+    for lasts in (False, True, chance.random() < 0.5):
+        counts, totals = world.counts, world.expected()
+        pairs = [(a, b) for a, b in combinations(TWENTY, 2) if counts[a].keys() & counts[b].keys()]
+        for since, until in chance.sample(pairs, chance.randint(1, 2)):
+            counts = plus(counts, since, 7) if lasts else moved(counts, since, until)
+        previous, world = world.counts, world.correct(counts)
+        cut = chance.randint(1, 20)
+        outcomes = {b.day: b.outcome for part in (TWENTY[:cut], TWENTY[cut:]) if part for b in world.build(part).built}
+        expected = world.expected()
+        changed = {at for at in TWENTY if expected[at] != totals[at]}
+        delivered = {at for at in TWENTY if counts[at] != previous[at]}
+        read_a_change = {at for at in TWENTY if at in delivered or at - timedelta(days=1) in changed}
+        assert outcomes == {at: "accepted" if at in changed else "unchanged" for at in read_a_change}
+        assert world.held() == expected
+
+
+def test_a_day_that_others_built_since_is_no_day_that_was_left():
+    at = {number: next(iter(built(history, number).values())) for number in (1, 2, 3)}
+    newer = replace(at[1], at=at[3].at + timedelta(hours=1))
+    (stop,) = early_stops(history, [newer], [at[3], at[2]])
+    assert (stop.day, stop.left) == (day(1), days(2, 3))
+    by_others = replace(at[2], at=newer.at + timedelta(hours=1))
+    assert early_stops(history, [newer], [by_others, at[3]]) == []
+    assert early_stops(outages, [newer], [at[2], at[3]]) == []
