@@ -11,6 +11,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from textwrap import shorten
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -51,11 +52,23 @@ class KeptTable(DeltaTable):
         return self._files[flatten]
 
 
+class Remedy(NamedTuple):
+    """What to do about a table whose log is damaged, and about one whose store is not there, in words."""
+
+    damaged: str
+    away: str
+
+
+OF_LAKE = Remedy(
+    "Nothing was written to it. Restore its folder from a copy, or move it away: then a table's days can be built again, and "
+    "the ledger is put together from the commits of the tables (`backfill reconcile --repair`).",
+    "Correct BACKFILL_LAKE or the credentials.",
+)
 _kept: OrderedDict[_Commit, DeltaTable] = OrderedDict()
 _lock = Lock()
 
 
-def open_table(path: str, version: int | None = None) -> DeltaTable | None:
+def open_table(path: str, version: int | None = None, remedy: Remedy = OF_LAKE) -> DeltaTable | None:
     """The table at `path` at `version` (None: the newest), for reading; None if there is none.
 
     ServiceUnavailable if the store does not answer, TableUnreadable if it has no log that can be read.
@@ -64,7 +77,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     with _lock:
         table = _kept.get(commit) if commit else None
     if table is None:
-        table = _open(KeptTable, path, version)
+        table = _open(KeptTable, path, version, remedy)
     if table and commit and table.version() == int(commit.file[:20]):  # else another commit came in between
         with _lock:
             _kept[commit] = table
@@ -133,7 +146,7 @@ def _file_of(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def _open(kind: type[DeltaTable], path: str, version: int | None) -> DeltaTable | None:
+def _open(kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy = OF_LAKE) -> DeltaTable | None:
     try:
         return kind(path, version=version)
     except TableNotFoundError as error:
@@ -143,19 +156,13 @@ def _open(kind: type[DeltaTable], path: str, version: int | None) -> DeltaTable 
     except DeltaError as error:
         if version is not None and "not the same as the specified end version" in str(error):
             raise TableUnreadable(f"The log of the Delta table {path} does not have version {version} (any more).") from None
-        raise TableUnreadable(
-            f"The Delta table {path} cannot be read: {one_line(error)}. Nothing was written to "
-            "it. Restore its folder from a copy, or move it away: then a table's days can be built again, and the ledger is "
-            "put together from the commits of the tables (`backfill reconcile --repair`)."
-        ) from None
+        raise TableUnreadable(f"The Delta table {path} cannot be read: {one_line(error)}. {remedy.damaged}") from None
     except OSError as error:  # credentials, a host that is not there: local files raise DeltaError
         if "://" not in path:
             raise
-        raise ServiceUnavailable(
-            f"{path} cannot be opened: {one_line(error)}. Correct its address (of the lake: BACKFILL_LAKE) or the credentials."
-        ) from None
+        raise ServiceUnavailable(f"{path} cannot be opened: {one_line(error)}. {remedy.away}") from None
 
 
 def one_line(error: Exception) -> str:
     """The beginning of an error of `deltalake`, without the colours and arrows of its causes."""
-    return " ".join(re.sub(r"\x1b\[\d*m|↳", "", str(error)).split())[:300].rstrip(".")
+    return shorten(re.sub(r"\x1b\[\d*m|↳", "", str(error)), 300, placeholder=" ...").rstrip(".")

@@ -6,37 +6,26 @@ day's fingerprint, and they do not count as rows.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, NamedTuple
-from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.schema import PrimitiveType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.errors import NotDelivered, ServiceUnavailable, SourceError, StillWritten, TableUnreadable
-from backfill_assets.lake.deletion_vectors import NONE_DELETED, with_deletion_vectors
-from backfill_assets.lake.delta_table import open_table
+from backfill_assets.lake.delta_table import Remedy, open_table
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.delta_files import Listed, listed, of_no_day
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.sources.usable import usable
 
 DAY = "arrival_day"
-
-
-class Listed(NamedTuple):
-    """A data file of a day: its path, its size in bytes, its rows, and a hash of which of all it holds were deleted, if any."""
-
-    path: str
-    size: int
-    rows: int
-    deleted: str
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.size}{self.deleted and f' {self.deleted}'}"
+# Types of a partition column that may say a day.
+DAYS = [PrimitiveType("date"), PrimitiveType("string")]
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,8 @@ class DeltaSource(Source):
     """The rows of a Delta table, with `arrival_day DATE` before its own columns.
 
     name    under which builds record what they were made from
-    day     the table's partition column that says which day a row is of: a DATE, or a text as YYYY-MM-DD
+    day     the table's partition column that says which day a row is of: a DATE, or a text as YYYY-MM-DD; of other texts no
+            row is read, and `status` names them
     path    where the table is: a URI or a folder, by itself the folder `name` of the landing area
     fewest  the least share of the rows that a day was built from; fewer are refused, until somebody accepts them
 
@@ -81,9 +71,19 @@ class DeltaSource(Source):
         """The rows of `days`, at one version of the table."""
         version, _ = self._usable(area, days)
         rows = spark.read.format("delta").option("versionAsOf", version).load(self._place(area))
-        arrival_day = F.col(f"`{self.day}`").cast("date")
+        of_row = F.col(f"`{self.day}`")
         own = [F.col(f"`{name}`") for name in rows.columns if name != DAY]
-        return rows.where(arrival_day.isin(list(days))).select(arrival_day.alias(DAY), *own)
+        # As texts, as they are listed: Spark takes other texts for dates too, and fails at some.
+        wanted = rows.where(of_row.cast("string").isin([str(day) for day in days]))
+        return wanted.select(of_row.try_cast("date").alias(DAY), *own)
+
+    def unmatched(self, area: LandingArea) -> list[str]:
+        """The table's partitions that are of no day."""
+        try:
+            table = self._opened(area)
+        except NotDelivered:
+            return []
+        return [f"{self.name}/{self.day}={value}" for value in of_no_day(table, self.day)]
 
     def _place(self, area: LandingArea) -> str:
         return self.path if "://" in self.path or self.path.startswith("/") else area.place(self.path or self.name)
@@ -94,24 +94,29 @@ class DeltaSource(Source):
         return version, usable({day: files.get(day) or self._missing(area, day) for day in days})
 
     def _files(self, area: LandingArea) -> tuple[int, Mapping[date, Sequence[Listed]]]:
-        """The table's version, and its files by day. SourceError if there is no such table; StillWritten if its store does not
-        answer."""
-        place = self._place(area)
-        try:
-            table = open_table(place)
-            if table is None:
-                raise NotDelivered(f"there is no Delta table at {place}")
-            self._refuse_unusable(place, table)
-            return table.version(), _listed(table, self.day)
-        except ServiceUnavailable as error:
-            raise StillWritten(f"{error} Days stay as they were built.") from None
-        except TableUnreadable as error:
-            raise SourceError(str(error)) from None
+        """The table's version, and its files by day. Raises as `_opened` does."""
+        table = self._opened(area)
+        with _source_errors():
+            return table.version(), listed(table, self.day)
+
+    def _opened(self, area: LandingArea) -> DeltaTable:
+        """The table. NotDelivered if there is none, StillWritten if its store does not answer, SourceError for another one."""
+        place, setting = self._place(area), f"`path` of {self.name}" if self.path else "BACKFILL_LANDING"
+        with _source_errors():
+            table = open_table(place, remedy=Remedy("Mend it there.", f"Correct {setting} or the store's credentials."))
+        if table is None:
+            raise NotDelivered(f"there is no Delta table at {place}")
+        self._refuse_unusable(place, table)
+        return table
 
     def _refuse_unusable(self, place: str, table: DeltaTable) -> None:
         by = table.metadata().partition_columns
         if by != [self.day]:
             raise SourceError(f"the Delta table {place} is partitioned by {', '.join(by) or 'nothing'}, not by {self.day}")
+        kinds = {each.name: each.type for each in table.schema().fields}
+        if kinds[self.day] not in DAYS:
+            kind = kinds[self.day].type
+            raise SourceError(f"{self.day} of the Delta table {place} is of type {kind}, and a day is a DATE or a text")
         own = [
             each.name for each in table.schema().fields if each.name.lower() == DAY and (each.name, DAY) != (self.day, self.day)
         ]
@@ -132,20 +137,12 @@ class DeltaSource(Source):
         return Delivery(fingerprint, {self.name: rows}, hashes={self.name: fingerprint[:12]}, fewest=self.fewest)
 
 
-def _listed(table: DeltaTable, by: str) -> Mapping[date, Sequence[Listed]]:
-    """The files of each day."""
-    listed, deleted = pa.table(table.get_add_actions(flatten=True)), with_deletion_vectors(table)
-    names = ("path", "size_bytes", "num_records", f"partition.{by}")
-    files: dict[date, list[Listed]] = {}
-    for path, size, rows, value in zip(*(listed[name].to_pylist() for name in names), strict=True):
-        if day := _day(value):
-            gone = deleted.get(unquote(path), NONE_DELETED)
-            files.setdefault(day, []).append(Listed(path, size, (rows or 0) - gone.rows, gone.hash))
-    return {day: sorted(of_day) for day, of_day in files.items()}
-
-
-def _day(value: Any) -> date | None:
+@contextmanager
+def _source_errors() -> Iterator[None]:
+    """What the lake's own code raises about a table, as it is said of a source."""
     try:
-        return value if isinstance(value, date) else date.fromisoformat(str(value))
-    except ValueError:
-        return None
+        yield
+    except ServiceUnavailable as error:
+        raise StillWritten(f"{error} Days stay as they were built.") from None
+    except TableUnreadable as error:
+        raise SourceError(str(error)) from None

@@ -82,7 +82,7 @@ def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch
     assert {type(each) for each in away.values()} == {StillWritten}
     message = str(away[day(0)])
     assert message.startswith(f"no source for {day(0)}: s3://bucket/orders cannot be opened: ")
-    assert message.endswith(" or the credentials. Days stay as they were built.")
+    assert message.endswith(" Correct `path` of orders or the store's credentials. Days stay as they were built.")
     assert message.isprintable()
 
 
@@ -101,6 +101,41 @@ def test_a_deletion_vector_that_cannot_be_read_fails_the_days_and_says_so(tmp_pa
     refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
     assert type(refused) is SourceError
     assert f"{tmp_path}/orders cannot be read: External error: Kernel error: Deletion Vector error" in str(refused)
+
+
+def add_cents(root: Path, of: list, cents: list[int]) -> None:
+    """A row of each of these days, as they are."""
+    write_deltalake(str(root / "orders"), pa.table({"ordered_on": of, "cents": cents}), partition_by=["ordered_on"])
+
+
+def test_a_partition_that_is_of_no_day_is_named_and_keeps_no_day_from_being_read(tmp_path, spark):
+    """Some of these texts are days to Spark, some to Python, and some to neither."""
+    area = LandingArea(tmp_path)
+    odd = ["total", f"{day(0):%Y%m%d}", f"{day(0):%G-W%V-%u}", f" {day(0)}", f"{day(0)}T00:00", None]
+    add_cents(tmp_path, [str(day(0)), *odd], [1] + [100] * len(odd))
+    (delivered, missing) = ORDERS.delivered(area, days(0, 1)).values()
+    assert isinstance(delivered, Delivery)
+    assert delivered.files == {"orders": 1}
+    assert isinstance(missing, NotDelivered)
+    assert [(row.arrival_day, row.cents) for row in ORDERS.read(area, spark, [day(0)]).collect()] == [(day(0), 1)]
+    assert ORDERS.unmatched(area) == sorted(f"orders/ordered_on={text}" for text in odd)
+
+
+def test_a_day_that_is_neither_a_date_nor_a_text_fails_its_days_and_says_so(tmp_path):
+    add_cents(tmp_path, [20190815], [1])
+    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    assert type(refused) is SourceError
+    assert str(refused).endswith(
+        f"ordered_on of the Delta table {tmp_path}/orders is of type long, and a day is a DATE or a text"
+    )
+
+
+def test_a_damaged_table_fails_its_days_and_is_to_be_mended_where_it_is(tmp_path):
+    append(tmp_path, {day(0): [1]})
+    next((tmp_path / "orders" / "_delta_log").glob("*.json")).write_text("no json")
+    refused = ORDERS.delivered(LandingArea(tmp_path), [day(0)])[day(0)]
+    assert type(refused) is SourceError
+    assert str(refused).endswith("Mend it there.")
 
 
 @pytest.mark.parametrize(
