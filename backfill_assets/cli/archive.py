@@ -8,26 +8,25 @@ from dataclasses import asdict
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.step.archives import next_line, sentence, take_in_named
+from backfill_assets.step.archives import comma_separated, next_line, sentence, take_in_named
 from backfill_assets.workspace import open_workspace
 
 
-def run(name: str, files: str, *, full_refresh: bool, as_json: bool) -> int:
-    workspace, console = open_workspace(), terminal()
-    done, only = [], [each.strip() for each in files.split(",") if each.strip()]
-    for archive, taken in take_in_named(workspace, name, full_refresh=full_refresh, files=only):
-        done.append((archive, taken))
+def run(name: str, files: str, *, full_refresh: bool, accept: str = "", reason: str = "", as_json: bool) -> int:
+    workspace, console, done = open_workspace(), terminal(), []
+    only, accepted = comma_separated(files), comma_separated(accept)
+    for archive, result in take_in_named(
+        workspace, name, full_refresh=full_refresh, files=only, accept=accepted, reason=reason
+    ):
+        done.append((archive, result))
         if not as_json:
-            console.print(sentence(taken))
-    code = exit_codes.PARTIAL if any(taken.problem for _, taken in done) else exit_codes.DONE
+            console.print(sentence(result))
+    code = exit_codes.PARTIAL if any(result.problem for _, result in done) else exit_codes.DONE
     if as_json:
-        print(
-            json.dumps(
-                {"archives": [{"source": each, **asdict(taken)} for each, taken in done], "exit_code": code}, default=str
-            )
-        )
+        results = [{"source": each, **asdict(result)} for each, result in done]
+        print(json.dumps({"archives": results, "exit_code": code}, default=str))
     elif done:
         console.print(next_line(workspace.tables, [each for each, _ in done]))
     else:
-        console.print("Every archive is in as it lies there. Nothing was read.")
+        console.print(f"Every archive{' of these names' if only else ''} is in as it lies there. Nothing was read.")
     return code

@@ -128,9 +128,13 @@ def archive(
     full_refresh: Annotated[
         bool, typer.Option("--full-refresh", help="Read all again, and drop what is in of archives that are gone.")
     ] = False,
+    accept: Annotated[
+        str, typer.Option(help="Archives that are taken in although they have no rows, are cut off or lack columns; by name.")
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why they are accepted; recorded.")] = "",
     json_: Json = False,
 ) -> None:
     """Take in archives that are new or have changed: each is read once and split into days. Builds no table."""
     from backfill_assets.cli.archive import run
 
-    raise typer.Exit(run(name, files, full_refresh=full_refresh, as_json=json_))
+    raise typer.Exit(run(name, files, full_refresh=full_refresh, accept=accept, reason=reason, as_json=json_))

@@ -9,9 +9,10 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,23 +41,26 @@ def new_load() -> str:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """How far an archive is taken in by a `load`: its first `lines` lines that are not blank.
+class LoadRecord:
+    """What is recorded of an archive: its first `lines` lines that are not blank are in the files of a `load`.
 
-    `stamp` is its size and times when it was read, `declared` how it was split, `content` the hash of its bytes, known once it
-    was read to its end; `same_as`: another archive of the same content, which holds its rows. `before` lines are of days before
-    the first one, `undated` ones are of no day: `examples` are the first numbers of those.
+    `stamp` is its size and times when it was read, `declared` a hash of how it was split, `content` that of its bytes, known
+    once it was read to its end. Archives of the same content have one load: `same_as` is the one whose name its rows have.
+    `before` lines are of days before the first one, `undated` ones are of no day: `examples` are the first numbers of those.
+    `names` are those of its columns, where they are known, `accepted` the reason why it is in although a guard refuses it.
     """
 
-    load: str
-    stamp: str
-    declared: str
+    load: str = ""
+    stamp: str = ""
+    declared: str = ""
     content: str = ""
     lines: int = 0
     before: int = 0
     undated: int = 0
     examples: Sequence[int] = ()
     same_as: str = ""
+    names: Sequence[str] | None = None
+    accepted: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,11 @@ class Archived:
 
     folder: str
     version: int = -1
-    whole: Mapping[str, Taken] = field(default_factory=dict)
-    begun: Mapping[str, Taken] = field(default_factory=dict)
+    whole: Mapping[str, LoadRecord] = field(default_factory=dict)
+    begun: Mapping[str, LoadRecord] = field(default_factory=dict)
 
     def days(self) -> Mapping[date, Mapping[str, Sequence[DataFile]]]:
-        """By day, the files of each archive that is in as a whole."""
+        """By day, the files of each archive that is in as a whole, by the name that its rows have."""
         table = open_table(self.folder, self.version) if self.version >= 0 else None
         if table is None:
             return {}
@@ -92,7 +96,7 @@ def archived(folder: str) -> Archived:
             break
         with suppress(ValueError, KeyError, TypeError):
             metadata = json.loads(commits[0]["userMetadata"])
-            whole, begun = ({name: Taken(**each) for name, each in metadata[key].items()} for key in ("whole", "begun"))
+            whole, begun = ({name: LoadRecord(**each) for name, each in metadata[key].items()} for key in ("whole", "begun"))
             return Archived(folder, version, whole, begun)
     return Archived(folder, version)
 
@@ -106,7 +110,7 @@ def _files(folder: str, version: int) -> list[DataFile]:
 
 
 def _by_day(state: Archived, files: Iterable[DataFile]) -> dict[date, dict[str, list[DataFile]]]:
-    names = {taken.load: name for name, taken in state.whole.items() if not taken.same_as}
+    names = {record.load: record.same_as or name for name, record in state.whole.items()}
     by_day: dict[date, dict[str, list[DataFile]]] = {}
     for file in sorted(files, key=lambda file: file.path):
         if name := names.get(load_of(file)):
@@ -146,17 +150,17 @@ def content_of(file: DataFile) -> str:
 
 
 def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Archived:
-    """Add `files`, and drop those of loads that `after` does not name any more, in one commit that says what is taken in then.
+    """Add `files`, and drop those of loads that `after` does not name any more, in one commit that says what is in then.
 
     Raises Conflict, and commits nothing, if others took in archives of this source since `before` was read.
     """
-    kept = {taken.load for taken in [*after.whole.values(), *after.begun.values()]}
+    kept = {record.load for record in [*after.whole.values(), *after.begun.values()]}
     stored = _files(before.folder, before.version) if before.version >= 0 else []
     dropped = [file for file in stored if load_of(file) not in kept]
     days = sorted({file.day for file in [*files, *dropped]})
     staying = [file for file in stored if load_of(file) in kept and file.day in set(days)]
     states = {"whole": after.whole, "begun": after.begun}
-    metadata = json.dumps({key: {name: asdict(each) for name, each in state.items()} for key, state in states.items()})
+    metadata = json.dumps({key: {name: _shortly(each) for name, each in state.items()} for key, state in states.items()})
     table = open_table(before.folder, before.version) if before.version >= 0 else None
     try:
         version = FileCommit(before.folder, DAY, [*staying, *files], COLUMNS)(table, days, metadata).version
@@ -164,4 +168,8 @@ def commit(before: Archived, after: Archived, files: Sequence[DataFile]) -> Arch
         raise Conflict(
             f"Others took in archives in {before.folder} meanwhile. Nothing was committed. Run it again; what is in stays."
         ) from error
-    return Archived(before.folder, version, after.whole, after.begun)
+    return replace(after, version=version)
+
+
+def _shortly(record: LoadRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if value}

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from backfill_assets.orchestration.jobs import failing_without_retry
 from backfill_assets.plan.text import markdown_table
-from backfill_assets.step.archives import archives_of, next_line, sentence, take_in_named
+from backfill_assets.step.archives import archives_of, comma_separated, next_line, sentence, take_in_named
 from backfill_assets.workspace import Workspace
 
 GROUP = POOL = "archives"
@@ -24,6 +24,10 @@ DESCRIPTION = (
 class ArchiveConfig(Config):
     full_refresh: bool = Field(default=False, description="Read all again, and drop what is in of archives that are gone.")
     files: str = Field(default="", description="Only archives of these names, separated by commas; * for any characters.")
+    accept: str = Field(
+        default="", description="Archives that are taken in although they have no rows, are cut off or lack columns; by name."
+    )
+    reason: str = Field(default="", description="Why they are accepted; recorded.")
 
 
 def archive_assets(workspace: Workspace) -> list[AssetsDefinition]:
@@ -34,18 +38,21 @@ def archive_assets(workspace: Workspace) -> list[AssetsDefinition]:
 def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     @asset(key=[GROUP, name], group_name=GROUP, pool=POOL, kinds={"deltalake"}, description=DESCRIPTION.format(name))
     def archives(context: AssetExecutionContext, config: ArchiveConfig) -> MaterializeResult:
-        only, done = [each.strip() for each in config.files.split(",") if each.strip()], []
+        files, accept, done = comma_separated(config.files), comma_separated(config.accept), []
         with failing_without_retry():
-            for _, taken in take_in_named(workspace, name, full_refresh=config.full_refresh, files=only):
-                done.append(taken)
-                context.log.info(sentence(taken))
+            for _, result in take_in_named(
+                workspace, name, full_refresh=config.full_refresh, files=files, accept=accept, reason=config.reason
+            ):
+                done.append(result)
+                context.log.info(sentence(result))
+        lines = [(result.name, sentence(result)) for result in done]
         metadata: dict[str, Any] = {
-            "bytes read": sum(taken.bytes_read for taken in done),
-            "dagster/row_count": sum(taken.rows for taken in done),
-            "archives": MetadataValue.md(markdown_table(("archive", "what came of it"), [(t.name, sentence(t)) for t in done])),
+            "bytes read": sum(result.bytes_read for result in done),
+            "dagster/row_count": sum(result.rows for result in done if not result.dropped),
+            "archives": MetadataValue.md(markdown_table(("archive", "what came of it"), lines)),
             "next": next_line(workspace.tables, [name]),
         }
-        if problems := [sentence(taken) for taken in done if taken.problem]:
+        if problems := [sentence(result) for result in done if result.problem]:
             raise Failure("\n".join(problems), metadata=metadata, allow_retries=False)
         return MaterializeResult(metadata=metadata)
 

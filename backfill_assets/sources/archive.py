@@ -1,21 +1,30 @@
 """Archives: large files that cover many days, taken in once (`take_in`), beside the deliveries that arrive day by day."""
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import cached_property
 
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delivery import name_in
+from backfill_assets.sources.fields import Field
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.folders import globbed
-from backfill_assets.sources.formats import JSON_LINES, Format
+from backfill_assets.sources.formats import FORMATS, JSON_LINES, Format
+from backfill_assets.sources.patterns import Pattern
 
 ANY = "**/*"
 # Of the lines that archives are split into. Increase it with any change of which lines come of an archive, or of their days.
-FORM = 1
+FORM = 2
+KINDS = {
+    "format": (FORMATS, "JsonLines(), Csv() or Parquet()"),
+    "first_day": (date | None, "date"),
+    "modified_before": (datetime | None, "datetime"),
+}
 
 
 @dataclass(frozen=True)
@@ -24,24 +33,27 @@ class Archive:
 
     name             the folder below the landing area; also what `backfill archive` and the asset `archives/<name>` call it
     day              the column that says which day a row is of: a date or a time, ISO 8601 unless there are `day_formats`;
-                     a time with an offset is of the day that it is in UTC
+                     a time with an offset is of the day that it is in UTC. Without one, the names of files say the day
     day_formats      the patterns of its values, tried in order, as Python's strptime has them: "%m/%d/%Y %H:%M"
-    files            which files are archives, one pattern or several, below the folder: "history/*.jsonl.gz"
+    files            which files are archives, one pattern or several, below the folder: "history/*.jsonl.gz"; without a column
+                     of the day as those of a landing: "{year}/{month}-{day}.csv.gz"
     format           `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
     first_day        rows of earlier days are left out, and counted
     modified_before  files modified at this time or later are left out, and named
+    fields           the columns of which an archive must have the required ones; those of the landing, in `TwoFlows`
 
     Every row becomes a line of JSON, so that columns are read by their names, whatever the format of an archive. Raises
-    ValueError without a column of the day, and for a name that is no name of an asset.
+    ValueError where nothing says the day, for a name that is no name of an asset, and for values of another kind.
     """
 
     name: str
-    day: str
+    day: str = ""
     day_formats: Sequence[str] = ()
     files: str | Sequence[str] = ANY
     format: Format = JSON_LINES
     first_day: date | None = None
     modified_before: datetime | None = None
+    fields: Sequence[Field] = field(default=(), compare=False, repr=False)
     # Lines are committed once they come to so many bytes: what a run that is killed has not to do again.
     slice_bytes: int = field(default=128 * 2**20, compare=False, repr=False)
 
@@ -50,15 +62,35 @@ class Archive:
         object.__setattr__(self, "day_formats", tuple(self.day_formats))
         if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII):
             raise ValueError(f"Archive({self.name!r}): a name is made of letters, digits and _, and begins with a letter")
+        for name, (kinds, kind) in KINDS.items():
+            if not isinstance(value := getattr(self, name), kinds) or (name == "first_day" and isinstance(value, datetime)):
+                raise ValueError(f"Archive({self.name!r}): {name} is no {kind}, but {value!r}")
         if not self.day.strip():
-            raise ValueError(f"Archive({self.name!r}) names no column of the day: write day='captured_at'")
+            try:
+                self._patterns  # noqa: B018
+            except ValueError as error:
+                raise ValueError(
+                    f"Archive({self.name!r}) names no column of the day: write day='captured_at', or how files have the day in "
+                    f"their names, files='{{year}}-{{month}}-{{day}}.csv.gz' ({error})"
+                ) from None
         if self.modified_before and self.modified_before.tzinfo is None:
             object.__setattr__(self, "modified_before", self.modified_before.replace(tzinfo=UTC))
 
+    @cached_property
+    def _patterns(self) -> list[Pattern]:
+        """Where files have the day in their names."""
+        return [] if self.day.strip() else [Pattern(text) for text in self.files]
+
     @property
     def declared(self) -> str:
-        """How archives are split: taken in otherwise, they are taken in again."""
-        return repr((FORM, self.day, self.day_formats, self.format, self.first_day))
+        """A hash of how archives are split: taken in otherwise, they are taken in again."""
+        split = repr((FORM, self.day, self.day_formats, self._patterns, self.format, self.first_day))
+        return hashlib.blake2b(split.encode(), digest_size=8).hexdigest()
+
+    def day_in(self, name: str) -> date | None:
+        """The day that the name of an archive says."""
+        days = (pattern.day_of(name.removeprefix(f"{self.name}/")) for pattern in self._patterns)
+        return next((day for day in days if day), None)
 
     def listed(self, area: LandingArea) -> dict[str, Entry]:
         """The archives that lie there, by their names in `source_file`; not those that may not be touched any more."""
@@ -74,7 +106,9 @@ class Archive:
         return [name for name in self._files(area, [ANY]) if name not in archives]
 
     def _matched(self, area: LandingArea) -> dict[str, Entry]:
-        return {name: file for name, file in self._files(area, self.files).items() if name.endswith(self.format.endings)}
+        files = self._files(area, [ANY] if self._patterns else self.files).items()
+        is_one = {name: not self._patterns or self.day_in(name) for name, _ in files}
+        return {name: file for name, file in files if is_one[name] and name.endswith(self.format.endings)}
 
     def _files(self, area: LandingArea, patterns: Sequence[str]) -> dict[str, Entry]:
         tree = area.tree(self.name)

@@ -36,6 +36,10 @@ class Format(Protocol):
         """The columns that a file names in its header, in its order."""
         ...
 
+    def is_whole(self, line: bytes, header: str) -> bool:
+        """Whether the last line of a file, which no line feed ends, is whole."""
+        ...
+
 
 @dataclass(frozen=True)
 class JsonLines:
@@ -44,10 +48,13 @@ class JsonLines:
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
 
     def contents(self, path: Path) -> FileContents:
-        return read_contents(path, lambda line, _: is_json(line))
+        return read_contents(path, self.is_whole)
 
     def names(self, header: str) -> list[str]:
         return []
+
+    def is_whole(self, line: bytes, header: str) -> bool:
+        return is_json(line)
 
 
 JSON_LINES = JsonLines()
@@ -66,12 +73,12 @@ class Csv:
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
 
     def contents(self, path: Path) -> FileContents:
-        return read_contents(path, self._is_whole, has_header=True)
+        return read_contents(path, self.is_whole, has_header=True)
 
     def names(self, header: str) -> list[str]:
         return [name.strip() for name in next(csv.reader([header], delimiter=self.delimiter), [])]
 
-    def _is_whole(self, line: bytes, header: str) -> bool:
+    def is_whole(self, line: bytes, header: str) -> bool:
         text = line.decode(errors="replace")
         return self.multiline or (text.count('"') % 2 == 0 and len(self.names(text)) >= len(self.names(header)))
 
@@ -87,6 +94,9 @@ class Parquet:
 
     def names(self, header: str) -> list[str]:
         return [name for name, _ in json.loads(header or "[]")]
+
+    def is_whole(self, line: bytes, header: str) -> bool:
+        return True
 
 
 FORMATS = (JsonLines, Csv, Parquet)

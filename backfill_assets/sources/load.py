@@ -1,49 +1,31 @@
-"""A load: one archive read to its end, its lines gathered by day and committed a slice at a time."""
+"""A load: one archive read to its end, its lines gathered by day, and what is recorded of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import islice
 from pathlib import Path
 
 from backfill_assets.errors import SourceError
-from backfill_assets.lake.archived import Archived, Taken, archived, commit, new_load, write_lines
-from backfill_assets.lake.slice import DataFile
+from backfill_assets.lake.archived import LoadRecord, new_load, write_lines
 from backfill_assets.sources.archive import Archive, stamp_of
+from backfill_assets.sources.archive_guards import doubt_of
 from backfill_assets.sources.archive_lines import Line, Reading
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files import Entry
+from backfill_assets.sources.load_slice import LoadResult, Slice
 
 EXAMPLES = 3
 Reader = Callable[[Archive, Path, str, int], Reading]
 
 
-@dataclass(frozen=True)
-class TakenIn:
-    """What came of one archive in a run: the bytes that were read of it, and what is in of it now. `problem`: why it is not in,
-    or not as it lies there; what was in before stays. `left_out`: it was modified too late to be taken in."""
-
-    name: str
-    bytes_read: int = 0
-    taken: Taken | None = None
-    rows: int = 0
-    days: Sequence[date] = ()
-    problem: str = ""
-    left_out: bool = False
-
-
-def without(whole: Mapping[str, Taken], gone: set[str]) -> dict[str, Taken]:
-    """The archives without those that are `gone`, and without those whose rows these held."""
-    return {name: taken for name, taken in whole.items() if name not in gone and taken.same_as not in gone}
-
-
 @dataclass
 class Load:
-    """Taking in one archive: lines are gathered by day, and written and committed a slice at a time."""
+    """Taking in one archive: its lines are gathered by day, and written into the open slice, which archives share."""
 
     archive: Archive
     area: LandingArea
-    folder: str
+    slice: Slice
     name: str
     listed: Mapping[str, Entry]
     reader: Reader
@@ -52,35 +34,44 @@ class Load:
     before: int = 0
     undated: int = 0
     examples: list[int] = field(default_factory=list)
+    rows: Counter[date] = field(default_factory=Counter)
     gathered: dict[date, list[str]] = field(default_factory=dict)
     not_utf8: dict[date, list[int]] = field(default_factory=dict)
 
-    def run(self, *, anew: bool) -> TakenIn:
-        file, state, files = self.listed[self.name], archived(self.folder), self.area.files
-        stamp, begun = stamp_of(self.area, file), state.begun.get(self.name)
-        load = Taken(new_load(), stamp, self.archive.declared)
-        if begun and (begun.stamp, begun.declared) == (load.stamp, load.declared):
-            load, self.lines, self.before = begun, begun.lines, begun.before
-            self.undated, self.examples = begun.undated, [*begun.examples]
+    def run(self, *, anew: bool, reason: str) -> LoadResult:
+        """Add the archive to the slice, and say what came of it. `reason`: why it is taken in whatever guards say.
+
+        Raises SourceError for one that cannot be read.
+        """
+        file, files = self.listed[self.name], self.area.files
+        load = LoadRecord(new_load(), stamp_of(self.area, file), self.archive.declared)
+        begun = self.slice.state.begun.get(self.name, load)
+        if (begun.stamp, begun.declared) != (load.stamp, load.declared):
+            begun = load
         with files.at_hand(file) as path:
             reading = self.reader(self.archive, path, self.name, self.area.max_line_bytes)
             try:
-                state = self._read(reading, load, state)
+                self._read(reading, begun)
             finally:
                 self.bytes_read = reading.bytes_read
         if files.has_changed(file):
             raise SourceError(f"{self.name} was written to while it was read")
+        record = replace(self._so_far(begun), content=reading.content, names=reading.names)
+        doubt = doubt_of(reading.names, self.archive.fields, self.rows, lines=self.lines, is_cut=reading.is_cut)
+        before = self.slice.state.whole.get(self.name, load)
+        reason = reason or (before.accepted if before.content == record.content else "")
         if self.lines and self.undated == self.lines:
-            raise SourceError(f"{self.name} has no row with a day in {self.archive.day}")
-        state = self._finish(state, replace(self._so_far(load), content=reading.content), anew=anew)
-        holder = state.whole[self.name].same_as or self.name
-        of_day = {day: files[holder] for day, files in state.days().items() if holder in files}
-        rows = sum(file.rows or 0 for files in of_day.values() for file in files)
-        return TakenIn(self.name, self.bytes_read, state.whole[self.name], rows, sorted(of_day))
+            raise SourceError(f"{self.name} {doubt or f'has no row with a day in {self.archive.day}'}")
+        if doubt and not reason:
+            return LoadResult(self.name, self.bytes_read, problem=f"{self.name} {doubt}", acceptable=True)
+        record = replace(record, accepted=reason if doubt else "")
+        record = self._finish(record, anew=anew)
+        return LoadResult(self.name, self.bytes_read, record, self.rows.total(), sorted(self.rows))
 
-    def _read(self, reading: Reading, load: Taken, state: Archived) -> Archived:
+    def _read(self, reading: Reading, begun: LoadRecord) -> None:
+        """Read it to its end. Lines that are in the files of the `begun` load are not gathered again."""
         waiting, first = 0, self.archive.first_day or date.min
-        for line in islice(reading.lines(), self.lines, None):
+        for line in reading.lines():
             self.lines += 1
             if line.day is None:
                 self.undated += 1
@@ -88,12 +79,14 @@ class Load:
             elif line.day < first:
                 self.before += 1
             else:
-                self._gather(line, line.day)
-                waiting += len(line.text)
+                self.rows[line.day] += 1
+                if self.lines > begun.lines:
+                    self._gather(line, line.day)
+                    waiting += len(line.text)
                 if waiting >= self.archive.slice_bytes:
-                    files, waiting = self._write(load), 0
-                    state = commit(state, replace(state, begun={**state.begun, self.name: self._so_far(load)}), files)
-        return state
+                    self._write(begun)
+                    waiting = 0
+                    self.slice.begin(self.name, self._so_far(begun))
 
     def _gather(self, line: Line, day: date) -> None:
         lines = self.gathered.setdefault(day, [])
@@ -101,28 +94,33 @@ class Load:
             self.not_utf8.setdefault(day, []).append(len(lines))
         lines.append(line.text)
 
-    def _so_far(self, load: Taken) -> Taken:
-        return replace(load, lines=self.lines, before=self.before, undated=self.undated, examples=self.examples)
+    def _so_far(self, load: LoadRecord) -> LoadRecord:
+        return replace(load, lines=self.lines, before=self.before, undated=self.undated, examples=[*self.examples])
 
-    def _write(self, load: Taken) -> list[DataFile]:
-        files = [
-            write_lines(self.folder, load.load, self.name, day, lines, self.not_utf8.get(day, ()), self.lines)
-            for day, lines in self.gathered.items()
-        ]
+    def _write(self, load: LoadRecord) -> None:
+        for day, lines in self.gathered.items():
+            not_utf8 = self.not_utf8.get(day, ())
+            self.slice.files.append(write_lines(self.slice.folder, load.load, self.name, day, lines, not_utf8, self.lines))
+            self.slice.size += sum(map(len, lines))
         self.gathered, self.not_utf8 = {}, {}
-        return files
 
-    def _finish(self, state: Archived, load: Taken, *, anew: bool) -> Archived:
-        """Commit what is left, and with it that the archive is in as a whole."""
-        before = state.whole.get(self.name)
-        begun = {name: taken for name, taken in state.begun.items() if name != self.name}
-        same = [n for n, t in state.whole.items() if (t.content, t.declared, t.same_as) == (load.content, load.declared, "")]
-        if same and not (anew and same == [self.name]):
-            # The rows are in: what was taken in of them now is not needed.
-            taken = replace(state.whole[same[0]], stamp=load.stamp)
-            if self.name not in same:
-                taken = replace(load, load="", same_as=same[0])
-            return commit(state, replace(state, whole={**state.whole, self.name: taken}, begun=begun), [])
-        moved = {before.same_as} - {"", *self.listed} if before else set[str]()
-        whole = without(state.whole, {self.name, *moved})
-        return commit(state, replace(state, whole={**whole, self.name: load}, begun=begun), self._write(load))
+    def _finish(self, record: LoadRecord, *, anew: bool) -> LoadRecord:
+        """The archive is in as a whole. Archives of the same content have one load: their rows are there once."""
+        state = self.slice.state
+        same = {name: each for name, each in state.whole.items() if each.content == record.content}
+        holder = next((n for n, each in same.items() if each.declared == record.declared and not each.same_as), "")
+        whole = {name: each for name, each in state.whole.items() if name not in self._renamed()}
+        if holder and not (anew and holder == self.name):
+            record = replace(record, load=same[holder].load, same_as="" if holder == self.name else holder)
+        else:
+            self._write(record)
+            whole |= {name: replace(record, stamp=same[name].stamp, same_as=self.name) for name in same if name in whole}
+        begun = {name: each for name, each in state.begun.items() if name != self.name}
+        self.slice.state = replace(state, whole={**whole, self.name: record}, begun=begun)
+        return record
+
+    def _renamed(self) -> set[str]:
+        """The names that this archive had before: they are gone, and had the rows that were in of it."""
+        whole = self.slice.state.whole
+        before = whole.get(self.name)
+        return {n for n, each in whole.items() if before and each.load == before.load} - {self.name, *self.listed}

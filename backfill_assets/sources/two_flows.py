@@ -1,6 +1,5 @@
 """Two flows into one table: what arrives day by day in a landing folder, and what archives hold of the same days."""
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -9,13 +8,13 @@ from typing import Literal, get_args
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import NotDelivered, SourceError
-from backfill_assets.lake.archived import DAY, Archived, archived, content_of
+from backfill_assets.lake.archived import DAY, Archived, archived
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.reading import read_files
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.sources.archive import Archive, stamp_of
+from backfill_assets.sources.archived_day import NOTHING, ArchivedDay, archived_days, hash_of
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.delivery import DIGITS
 from backfill_assets.sources.formats import JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.landing import Landing
@@ -25,7 +24,6 @@ from backfill_assets.sources.take_in import is_in
 # Where both flows have a day, whose rows it gets.
 Precedence = Literal["landing", "archive", "both"]
 SCHEMA = "day DATE, source_file STRING, line STRING, is_utf8 BOOLEAN"
-FilesByArchive = Mapping[str, Sequence[DataFile]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class TwoFlows(Source):
     precedence  whose rows a day gets that both have: those of the "landing", of the "archive", or of "both"
 
     The code version of a table is that of its landing: what archives bring in shows in the deliveries of their days, and makes
-    those outdated. Raises ValueError for any other precedence, and for archives that may be days of the landing.
+    those outdated. Raises ValueError for any other precedence, for archives that may be days of the landing, and for anything
+    else than these two.
     """
 
     landing: Landing
@@ -47,9 +46,12 @@ class TwoFlows(Source):
     def __post_init__(self) -> None:
         if self.precedence not in get_args(Precedence):
             raise ValueError(f"TwoFlows: precedence is one of {', '.join(get_args(Precedence))}, not {self.precedence!r}")
-
+        if not isinstance(self.landing, Landing) or not isinstance(self.archive, Archive):
+            raise ValueError("TwoFlows is made of a landing and archives, in this order: TwoFlows(Landing(...), Archive(...))")
         same_folder = self.archive.name == self.landing.name
-        if same_folder and any("/" not in pattern or "*" in pattern.partition("/")[0] for pattern in self.archive.files):
+        if same_folder and any(
+            "/" not in pattern or {*"*?[{%"} & {*pattern.partition("/")[0]} for pattern in self.archive.files
+        ):
             raise ValueError(
                 f"TwoFlows: the archives in the folder of {self.landing.name} lie in a folder below it: files='history/*'"
             )
@@ -65,7 +67,7 @@ class TwoFlows(Source):
 
     @property
     def archives(self) -> tuple[Archive]:
-        return (self.archive,)
+        return (replace(self.archive, fields=self.landing.fields),)
 
     def versioned(self) -> Landing:
         """The landing: what archives bring in shows in what was delivered."""
@@ -77,33 +79,33 @@ class TwoFlows(Source):
 
     def delivered(self, area: LandingArea, days: Sequence[date]) -> dict[date, Delivery | SourceError]:
         """What both hold of each day, or what `precedence` takes of it."""
-        landed, of_archives = self.landing.delivered(area, days), self._of_archives(area)
-        return {day: self._delivery(landed[day], of_archives.get(day, {})) for day in days}
+        landed, of_archives = self.landing.delivered(area, days), self._of_archives(area, days)
+        return {day: self._delivery(landed[day], of_archives.get(day, NOTHING)) for day in days}
 
-    def _delivery(self, landed: Delivery | SourceError, archives: FilesByArchive) -> Delivery | SourceError:
+    def _delivery(self, landed: Delivery | SourceError, archives: ArchivedDay) -> Delivery | SourceError:
         takes_landing, takes_archives = self._takes(landed, archives)
         if isinstance(landed, SourceError) and takes_landing:
             return landed
-        rows = {name: sum(file.rows or 0 for file in files) for name, files in archives.items()}
-        hashes = {name: _hash([content_of(file) for file in files])[:DIGITS] for name, files in archives.items()}
+        if archives.fault and takes_archives:
+            return archives.fault
+        rows, hashes = archives.rows, archives.hashes
         overlap = f"{', '.join(rows)} and the landing both have the day; precedence: {self.precedence}" if rows else ""
         if isinstance(landed, Delivery) and not takes_archives:
             return replace(landed, set_aside=[*rows], overlap=overlap)
-        parts = [f"{name} {content_of(file)}" for name in sorted(archives) for file in archives[name]]
-        stamp = "\n".join(file.path for files in archives.values() for file in files)
-        if isinstance(landed, SourceError):
-            return Delivery(_hash(parts), rows, stamp, hashes, fewest=self.landing.fewest)
-        if not takes_landing:
-            delivery = Delivery(_hash(parts), rows, stamp, hashes, fewest=self.landing.fewest)
+        stamp = "\n".join(file.path for file in archives.files)
+        if not takes_landing or isinstance(landed, SourceError):
+            delivery = Delivery(hash_of(archives.contents), rows, stamp, hashes, fewest=self.landing.fewest)
+            if isinstance(landed, SourceError):
+                return delivery
             return replace(delivery, set_aside=[*landed.files], overlap=overlap)
-        fingerprint, files, hashes = _hash([landed.fingerprint, *parts]), {**landed.files, **rows}, {**landed.hashes, **hashes}
-        stamp = f"{landed.stamp}\n{stamp}"
+        fingerprint = hash_of([landed.fingerprint, *archives.contents])
+        files, hashes, stamp = {**landed.files, **rows}, {**landed.hashes, **hashes}, f"{landed.stamp}\n{stamp}"
         return replace(landed, fingerprint=fingerprint, files=files, stamp=stamp, hashes=hashes, overlap=overlap)
 
-    def _takes(self, landed: Delivery | SourceError, archives: FilesByArchive) -> tuple[bool, bool]:
+    def _takes(self, landed: Delivery | SourceError, archives: ArchivedDay) -> tuple[bool, bool]:
         """Whether a day gets the rows of the landing, and those of archives. A landing that cannot be used is not passed over,
         unless archives come before it."""
-        if not archives:
+        if not archives.by_archive:
             return True, False
         if self.precedence == "archive" or type(landed) is NotDelivered:
             return False, True
@@ -114,7 +116,7 @@ class TwoFlows(Source):
         delivery = self.delivered(area, [day])[day]
         if isinstance(delivery, SourceError):
             raise delivery
-        archives = self._of_archives(area).get(day, {})
+        archives = self._of_archives(area, [day]).get(day, NOTHING).by_archive
         of_archives = [f"{name}, lines of the day: {delivery.files[name]}" for name in archives if name in delivery.files]
         landed = self.landing.described(area, day) if delivery.files.keys() - archives.keys() else []
         return [*landed, *of_archives, *([delivery.overlap] if delivery.overlap else [])]
@@ -138,15 +140,17 @@ class TwoFlows(Source):
     def _taken(self, area: LandingArea, days: Sequence[date]) -> tuple[list[date], list[DataFile]]:
         """The days of which rows of the landing are taken, and the files of the rows of archives. Raises the SourceError of the
         first day whose delivery cannot be used."""
-        landed, of_archives = self.landing.delivered(area, days), self._of_archives(area)
+        landed, of_archives = self.landing.delivered(area, days), self._of_archives(area, days)
         of_landing, files = list[date](), list[DataFile]()
         for day in days:
-            delivery, archives = landed[day], of_archives.get(day, {})
+            delivery, archives = landed[day], of_archives.get(day, NOTHING)
             takes_landing, takes_archives = self._takes(delivery, archives)
             if takes_landing and isinstance(delivery, SourceError):
                 raise delivery
+            if takes_archives and archives.fault:
+                raise archives.fault
             of_landing += [day] if takes_landing else []
-            files += [file for of_archive in archives.values() for file in of_archive] if takes_archives else []
+            files += archives.files if takes_archives else []
         return of_landing, files
 
     def unmatched(self, area: LandingArea) -> list[str]:
@@ -171,9 +175,5 @@ class TwoFlows(Source):
     def _folder(self, area: LandingArea) -> str:
         return Paths(area.lake).archived(self.archive.name)
 
-    def _of_archives(self, area: LandingArea) -> Mapping[date, FilesByArchive]:
-        return archived(self._folder(area)).days() if area.lake else {}
-
-
-def _hash(parts: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    def _of_archives(self, area: LandingArea, days: Sequence[date]) -> Mapping[date, ArchivedDay]:
+        return archived_days(self._folder(area), days, self.landing.fields) if area.lake else {}

@@ -1,21 +1,30 @@
 """The archives of tables: taking them in, and what is said of it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from shlex import quote
 
 from backfill_assets.calendar import ranges
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import SourceError, UsageError
 from backfill_assets.sources.archive import Archive
-from backfill_assets.sources.take_in import TakenIn, take_in
+from backfill_assets.sources.load_slice import LoadResult
+from backfill_assets.sources.take_in import chosen, take_in
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
+
+# Of the archives that lie there.
+NAMED = 5
 
 
 def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
     """The archives that these tables are made from, by name. ValueError for two of one name."""
     archives: dict[str, Archive] = {}
     for archive in (archive for table in tables for archive in _read_by(table)):
-        if archives.setdefault(archive.name, archive) != archive:
+        other = archives.setdefault(archive.name, archive)
+        if other != archive:
             raise ValueError(f"two archives are named {archive.name}, and they are declared differently")
+        fields = [*other.fields, *(each for each in archive.fields if each not in other.fields)]
+        archives[archive.name] = replace(other, fields=fields)
     return archives
 
 
@@ -25,26 +34,64 @@ def _read_by(table: Table) -> Sequence[Archive]:
 
 
 def take_in_named(
-    workspace: Workspace, name: str = "", *, full_refresh: bool = False, files: Sequence[str] = ()
-) -> Iterator[tuple[str, TakenIn]]:
-    """Take in the archives called `name`, or all; each as it is done, with the name. UsageError for an unknown name."""
+    workspace: Workspace,
+    name: str = "",
+    *,
+    full_refresh: bool = False,
+    files: Sequence[str] = (),
+    accept: Sequence[str] = (),
+    reason: str = "",
+) -> Iterator[tuple[str, LoadResult]]:
+    """Take in the archives called `name`, or all; each as it is done, with the name. `files`: only those of these patterns.
+
+    `accept` names files that are taken in although a guard refuses them, for this `reason`. UsageError for an unknown name, and
+    for patterns and names of no file that lies there.
+    """
     archives = archives_of(workspace.tables)
+    if not archives:
+        raise UsageError(
+            "No table reads archives. Nothing was read. Declare them: reads={'rows': TwoFlows(Landing(...), Archive(...))}."
+        )
     if name and name not in archives:
-        raise UsageError(f"No table reads archives named {name}. Nothing was read. There are: {', '.join(archives) or 'none'}.")
-    for each in [name] if name else archives:
-        for taken in take_in(archives[each], workspace.area, full_refresh=full_refresh, only=files):
-            yield each, taken
+        raise UsageError(f"No table reads archives named {name}. Nothing was read. There are: {', '.join(archives)}.")
+    if accept and not reason.strip():
+        raise UsageError("Archives are accepted for a reason, which is recorded: --reason 'why'. Nothing was read.")
+    chosen_names = [name] if name else [*archives]
+    if files or accept:
+        _refuse_unknown_files(workspace, [archives[each] for each in chosen_names], files, accept)
+    for each in chosen_names:
+        try:
+            for result in take_in(
+                archives[each], workspace.area, full_refresh=full_refresh, only=files, accept=accept, reason=reason
+            ):
+                yield each, result
+        except SourceError as error:  # its folder: those of others are taken in
+            yield each, LoadResult(each, problem=str(error))
 
 
-def sentence(taken: TakenIn) -> str:
+def _refuse_unknown_files(
+    workspace: Workspace, archives: Sequence[Archive], files: Sequence[str], accept: Sequence[str]
+) -> None:
+    listed = [name for each in archives for name in (*each.listed(workspace.area), *each.late(workspace.area))]
+    unknown = [pattern for pattern in files if not any(chosen(name, [pattern]) for name in listed)]
+    if unknown := [*unknown, *(name for name in accept if name not in listed)]:
+        more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+        there = f"{', '.join(listed[:NAMED])}{more}" if listed else "none"
+        raise UsageError(f"There is no archive {unknown[0]}. Nothing was read. There are: {there}.")
+
+
+def sentence(result: LoadResult) -> str:
     """What came of one archive, for people."""
-    if taken.problem:
-        return f"{taken.problem}. What was taken in of it before stays."
-    if taken.left_out:
-        return f"{taken.name} was modified after what is declared as `modified_before`, and is left as it is."
-    rows = f"{_counted(taken.rows, 'row')} of {_counted(len(taken.days), 'day')}"
-    said = [f"{taken.name}: {taken.bytes_read:,} bytes read, {rows}{f' ({ranges(taken.days)})' if taken.days else ''}"]
-    record = taken.taken
+    rows = f"{_counted(result.rows, 'row')} of {_counted(len(result.days), 'day')}"
+    of_days = f"{rows}{f' ({ranges(result.days)})' if result.days else ''}"
+    if result.problem:
+        accept = f" Mend it, or accept it: `backfill archive --accept {quote(result.name)} --reason 'why'`."
+        return f"{result.problem}. What was taken in of it before stays.{accept if result.acceptable else ''}"
+    if result.left_out:
+        return f"{result.name} was modified after what is declared as `modified_before`, and is left as it is."
+    if result.dropped:
+        return f"{result.name} is gone: {of_days} are dropped. Days of tables that were built with them stay as they are."
+    said, record = [f"{result.name}: {result.bytes_read:,} bytes read, {of_days}"], result.record
     if record and record.same_as:
         said.append(f"the same content as {record.same_as}, which is in")
     if record and record.before:
@@ -52,11 +99,17 @@ def sentence(taken: TakenIn) -> str:
     if record and record.undated:
         first = ", ".join(map(str, record.examples))
         said.append(f"{_counted(record.undated, 'row')} without a day that can be read left out, the first in row {first}")
+    if record and record.accepted:
+        said.append(f"accepted: {record.accepted}")
     return "; ".join(said)
 
 
 def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def comma_separated(names: str) -> list[str]:
+    return [each.strip() for each in names.split(",") if each.strip()]
 
 
 def next_line(tables: Sequence[Table], names: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ def test_an_archive_that_cannot_be_read_makes_it_partial_and_json_has_the_figure
     assert (done.returncode, values["exit_code"]) == (exit_codes.PARTIAL, exit_codes.PARTIAL)
     cut, old = values["archives"]
     assert (cut["name"], cut["problem"]) == ("past/cut.jsonl", "past/cut.jsonl is cut off")
-    assert (old["rows"], old["days"], old["bytes_read"], old["taken"]["undated"]) == (2, ["2019-06-01"], 57, 1)
+    assert (old["rows"], old["days"], old["bytes_read"], old["record"]["undated"]) == (2, ["2019-06-01"], 57, 1)
     assert archive("--files", "old*", folder=folder).returncode == exit_codes.DONE
 
 
@@ -54,9 +54,48 @@ def test_status_names_archives_that_are_not_in(folder):
     assert "archives not taken in as they lie there, which `backfill archive` does: past/old.jsonl" in shown
 
 
-def test_an_unknown_name_is_a_wrong_request(folder):
-    done = archive("passed", folder=folder)
-    assert (done.returncode, done.stderr) == (
-        exit_codes.WRONG_USAGE,
-        "backfill: No table reads archives named passed. Nothing was read. There are: past.\n",
+def test_a_doubtful_archive_is_accepted_by_name_and_reason(folder):
+    put(folder, ".backfill/landing/past/cut.jsonl", '{"at": "2019-06-02"}\n{"at": "2019-06-0')
+    done = archive("--files", "cut.jsonl", folder=folder)
+    assert done.returncode == exit_codes.PARTIAL
+    assert "accept it: `backfill archive --accept past/cut.jsonl --reason 'why'`" in " ".join(done.stdout.split())
+    assert archive("--accept", "past/cut.jsonl", folder=folder).stderr == (
+        "backfill: Archives are accepted for a reason, which is recorded: --reason 'why'. Nothing was read.\n"
     )
+    accepted = archive("--accept", "past/cut.jsonl", "--reason", "the last row is lost", folder=folder)
+    assert (accepted.returncode, "accepted: the last row is lost" in " ".join(accepted.stdout.split())) == (
+        exit_codes.DONE,
+        True,
+    )
+    assert archive(folder=folder).stdout == "Every archive is in as it lies there. Nothing was read.\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["passed"], "No table reads archives named passed. Nothing was read. There are: past.\n"),
+        (["--files", "old*,typo"], "There is no archive typo. Nothing was read. There are: past/old.jsonl.\n"),
+        (
+            ["--accept", "old.jsonl", "--reason", "so"],
+            "There is no archive old.jsonl. Nothing was read. There are: past/old.jsonl.\n",
+        ),
+    ],
+    ids=["a name", "a pattern", "a name to accept"],
+)
+def test_what_names_no_archive_is_a_wrong_request(folder, given, said):
+    done = archive(*given, folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (exit_codes.WRONG_USAGE, "", f"backfill: {said}")
+
+
+def test_archives_of_these_names_that_are_in_are_not_said_to_be_all(folder):
+    archive(folder=folder)
+    put(folder, ".backfill/landing/past/new.jsonl", '{"at": "2019-06-02"}\n')
+    done = archive("--files", "old*", folder=folder)
+    assert done.stdout == "Every archive of these names is in as it lies there. Nothing was read.\n"
+
+
+def test_without_archives_it_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(written(tmp_path, "without", ("", "")))
+    done = archive(folder=tmp_path)
+    assert (done.returncode, done.stdout) == (exit_codes.WRONG_USAGE, "")
+    assert done.stderr.startswith("backfill: No table reads archives. Nothing was read.")

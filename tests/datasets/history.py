@@ -18,7 +18,8 @@ from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.status import State, Status, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.take_in import TakenIn, take_in
+from backfill_assets.sources.load_slice import LoadResult
+from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import Precedence
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
@@ -87,7 +88,7 @@ class History:
         ]
         return put(self.workspace.area.root, f"past/{name}", _lines(rows))
 
-    def take_in(self, **given: Any) -> dict[str, TakenIn]:
+    def take_in(self, **given: Any) -> dict[str, LoadResult]:
         return {each.name: each for each in take_in(self.archive, self.workspace.area, **given)}
 
     def run(self, at: Iterable[date] = DAYS, **request: Any) -> dict[str, StepResult]:

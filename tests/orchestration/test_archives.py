@@ -47,6 +47,13 @@ def test_an_archive_that_cannot_be_read_fails_the_run_and_the_others_are_in(hist
     assert history.take_in().keys() == {"past/2018.jsonl"}
 
 
+def test_a_run_accepts_an_archive_by_name_and_reason(history):
+    (history.workspace.area.root / "past" / "2018.jsonl").write_text('{"at": "2019-08-15"}\n{"at": "201')
+    assert not launched(history).success
+    assert launched(history, accept="past/2018.jsonl", reason="the rest is lost").success
+    assert history.take_in() == {}
+
+
 def test_the_asset_has_a_pool_of_its_own_and_no_days(history):
     definitions = definitions_of(history.workspace)
     node = definitions.resolve_asset_graph().get(KEY)

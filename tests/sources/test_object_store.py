@@ -202,7 +202,7 @@ def test_a_store_that_cannot_be_read_says_why_of_every_day_and_takes_no_archive_
     with pytest.raises(SourceError, match=r"past cannot be listed \(s3://.*\. Nothing was read or changed"):
         list(take_in(source.archive, area, full_refresh=True))
     assert isinstance(source.delivered(area_at(place, tmp_path), [day(0)])[day(0)], SourceError)
-    assert source._of_archives(area)[day(0)]
+    assert source._of_archives(area, [day(0)])[day(0)].files
 
 
 def test_an_archive_in_the_store_is_read_once_until_it_is_another(bucket, area, tmp_path):

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backfill_assets.errors import StillWritten
+from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.fields import field
-from backfill_assets.sources.formats import Csv, Parquet
+from backfill_assets.sources.formats import JSON_LINES, Csv, Parquet
 from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import Precedence, TwoFlows
 from backfill_assets.step.sources import unread_lines
@@ -66,17 +67,44 @@ def test_rows_of_parquet_archives_are_read_as_the_csv_that_lands_is(area, spark)
     assert read.where("isnan(share)").count() == 1
 
 
-def test_a_required_column_may_be_empty_in_archives_as_in_what_lands_and_may_not_lack(area, spark):
+def test_a_required_column_may_be_empty_in_archives_as_in_what_lands(area, spark):
     fields = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
     source = TwoFlows(Landing("cases", format=Csv(), fields=fields), Archive("past", day="Day", format=Csv()))
     put(area.root, "cases/2019-08-15.csv", "Place,Sick\n,3\n")
-    put(area.root, "past/old.csv", "Day,Town,Sick\n2019-08-16,,3\n")
-    put(area.root, "past/older.csv", "Day,Sick\n2019-08-17,3\n")
+    put(area.root, "past/old.csv", "Day,Town,Sick\n2019-08-16,,3\n2019-08-16,3\n")
     list(take_in(source.archive, area))
-    rows = source.read(area, spark, [day(0), day(1), day(2)]).select("arrival_day", "place", "sick", "malformed")
-    assert sorted(map(tuple, rows.collect())) == [
-        (day(0), None, 3, None), (day(1), None, 3, None), (day(2), None, None, '{"Day": "2019-08-17", "Sick": "3"}'),
+    rows = source.read(area, spark, [day(0), day(1)]).select("arrival_day", "place", "sick", "malformed")
+    assert sorted(map(tuple, rows.collect()), key=repr) == [
+        (day(0), None, 3, None), (day(1), None, 3, None), (day(1), None, None, "2019-08-16,3"),
     ]  # fmt: skip
+
+
+OLD = {Csv(): "Day,Sick\n2019-08-16,3\n", JSON_LINES: '{"Day": "2019-08-16", "Sick": 3}\n'}
+
+
+@pytest.mark.parametrize("form", OLD, ids=["CSV", "JSON lines"])
+def test_a_column_that_is_required_since_an_archive_was_taken_in_and_lacks_in_it_fails_its_days(area, form):
+    """What the landing delivers of other days stays, and so does a day that the archive is not asked for."""
+    sick, place = field("sick BIGINT", "Sick"), field("place STRING", "Place", "Town", required=True)
+    source = TwoFlows(Landing("cases", fields=[sick]), Archive("past", day="Day", format=form))
+    put(area.root, "cases/2019-08-15.jsonl", '{"Sick": 1}\n')
+    put(area.root, f"past/old{form.endings[0]}", OLD[form])
+    list(take_in(source.archives[0], area))
+    assert isinstance(source.delivered(area, [day(1)])[day(1)], Delivery)
+    stricter = replace(source, landing=replace(source.landing, fields=[sick, place]))
+    delivered = stricter.delivered(area, [day(0), day(1)])
+    assert isinstance(delivered[day(0)], Delivery)
+    why = f"past/old{form.endings[0]} has no column Place, also called Town, which place needs"
+    assert str(delivered[day(1)]) == f"the source for 2019-08-16 cannot be used: {why}"
+    with pytest.raises(SourceError, match="has no column Place"):
+        stricter._taken(area, [day(1)])
+    name = f"past/old{form.endings[0]}"
+    (refused,) = take_in(stricter.archives[0], area, full_refresh=True)
+    assert (refused.problem, refused.acceptable) == (why, True)
+    (accepted,) = take_in(stricter.archives[0], area, accept=[name], reason="towns are not known")
+    assert (accepted.problem, accepted.rows) == ("", 1)
+    assert isinstance(stricter.delivered(area, [day(1)])[day(1)], Delivery)
+    assert list(take_in(stricter.archives[0], area)) == []
 
 
 def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_it(area):
@@ -115,9 +143,15 @@ def test_an_archive_modified_too_late_is_named_as_such_and_the_rows_that_are_in_
 
 
 def test_archives_that_may_be_days_of_the_landing_are_refused():
-    for pattern in ("**/*", "*.jsonl"):
+    for pattern in ("**/*", "*.jsonl", "{year}/{month}/{day}.jsonl"):
         with pytest.raises(ValueError, match="lie in a folder below it: files='history/"):
             TwoFlows(Landing("events"), Archive("events", day="at", files=pattern))
+
+
+def test_anything_but_a_landing_and_archives_is_refused():
+    for given in ((Archive("past", day="at"), Landing("events")), (Landing("events"), Landing("past"))):
+        with pytest.raises(ValueError, match="in this order: TwoFlows"):
+            TwoFlows(*given)
 
 
 def test_any_other_precedence_is_refused():

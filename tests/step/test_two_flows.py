@@ -10,7 +10,7 @@ import pytest
 from backfill_assets.step.judge import OVERLAP
 from backfill_assets.step.sources import unread_lines
 from tests.datasets.history import DAYS, PAST, History
-from tests.sources.test_take_in import Killed, KilledAfter
+from tests.sources.archive_site import Killed, KilledAfter
 
 RAW, SALES = "raw/orders", "staging/sales"
 

@@ -1,0 +1,92 @@
+"""The bytes of an archive as they are read, once: how many, their hash, the lines in them, and the names of their columns."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backfill_assets.errors import SourceError
+from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.contents import BLANK, BYTE_ORDER_MARK
+from backfill_assets.sources.fields import header_of
+from backfill_assets.sources.packed import PIECE, unpacked
+
+
+@dataclass
+class ArchiveFile:
+    """An archive at `path` that is read, and what has been read of it so far. `name`: of the archive, for messages.
+
+    `names`: the columns of its header; of JSON lines those that any has, None if they are too many for columns. `is_cut`: it
+    ends within a line.
+    """
+
+    archive: Archive
+    path: Path
+    name: str
+    max_line_bytes: int
+    bytes_read: int = 0
+    digest: Any = field(default_factory=hashlib.blake2b)
+    names: Sequence[str] | None = ()
+    is_cut: bool = False
+
+    @property
+    def content(self) -> str:
+        """The hash of what was read, once that is all."""
+        return str(self.digest.hexdigest()[:32])
+
+    def unpacked(self) -> Iterator[bytes]:
+        """What it holds, in pieces."""
+        return unpacked(self.path.suffix, self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            while piece := file.read(PIECE):
+                self.digest.update(piece)
+                self.bytes_read += len(piece)
+                yield piece
+
+    def texts(self) -> Iterator[tuple[str, bool]]:
+        """The lines, and whether they are UTF-8; where one is not, U+FFFD stands for what cannot be read."""
+        for raw in self._raw_lines():
+            try:
+                yield raw.decode(), True
+            except UnicodeDecodeError:
+                yield raw.decode(errors="replace"), False
+
+    def _raw_lines(self) -> Iterator[bytes]:
+        """The lines, as Spark splits them: at a line feed, a carriage return, or both; without blank ones."""
+        rest, begun, first = b"", False, b""
+        for piece in self.unpacked():
+            data = rest + (piece if begun else piece.removeprefix(BYTE_ORDER_MARK))
+            begun = begun or bool(piece)
+            # A carriage return at the end may have its line feed in the next piece.
+            end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+            rest = data[end:]
+            if len(rest) > self.max_line_bytes:
+                raise self._too_long(len(rest))
+            for line in self._not_blank(data[:end]):
+                first = first or line
+                yield line
+        if rest.strip(BLANK) and not rest.endswith(b"\r"):
+            self.is_cut = not self.archive.format.is_whole(rest, (first or rest).decode(errors="replace"))
+        yield from self._not_blank(rest)
+
+    def _not_blank(self, data: bytes) -> Iterator[bytes]:
+        for line in data.splitlines():
+            if len(line) > self.max_line_bytes:
+                raise self._too_long(len(line))
+            if line.strip(BLANK):
+                yield line
+
+    def _too_long(self, length: int) -> SourceError:
+        return SourceError(f"{self.name} has a line of {length} bytes, more than BACKFILL_MAX_LINE_BYTES={self.max_line_bytes}")
+
+    def place_in(self, names: Sequence[str]) -> int:
+        """The place of the column of the day in a header of these names."""
+        self.names, column = names, self.archive.day
+        if repeated := header_of(names, ()).repeated:
+            raise SourceError(f"{self.name} has more than one column {repeated[0]}")
+        if column and column not in names:
+            raise SourceError(f"{self.name} has no column {column}")
+        return names.index(column) if column else 0

@@ -1,0 +1,49 @@
+"""Which files are archives, and what may be declared of them."""
+
+import os
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backfill_assets.sources.archive import Archive
+from backfill_assets.sources.formats import Csv
+from backfill_assets.step.archives import sentence
+from tests.sources.archive_site import DAYS, PAST, Site, lines, rows
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_an_archive_modified_too_late_is_left_alone_and_named(site):
+    path = site.put("a.jsonl", lines(*rows(DAYS[0])))
+    site.archive = replace(PAST, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
+    (left,) = site.run().values()
+    assert (left.left_out, left.problem, left.bytes_read) == (True, "", 0)
+    assert "`modified_before`" in sentence(left)
+    assert (site.archive.late(site.area), site.archive.unmatched(site.area)) == (["past/a.jsonl"], [])
+    os.utime(path, (1, 1))
+    assert site.run()["past/a.jsonl"].rows == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"day": " "}, "names no column of the day"),
+        ({"files": "{year}-{month}.csv"}, "how files have the day in their names.*has no {day}"),
+        ({"name": "the past", "day": "at"}, "a name is made of letters"),
+        ({"day": "at", "first_day": "2019-01-01"}, "first_day is no date, but '2019-01-01'"),
+        ({"day": "at", "first_day": datetime(2019, 1, 1)}, "first_day is no date"),
+        ({"day": "at", "modified_before": date(2019, 1, 1)}, "modified_before is no datetime"),
+        ({"day": "at", "format": "csv"}, r"format is no JsonLines\(\), Csv\(\) or Parquet\(\), but 'csv'"),
+        ({"day": "at", "format": Csv}, "format is no JsonLines"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_an_archive_is_refused_where_it_is_declared(given: dict[str, Any], problem):
+    with pytest.raises(ValueError, match=problem):
+        Archive(**{"name": "past"} | given)
