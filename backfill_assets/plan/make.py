@@ -1,5 +1,6 @@
 """Making a plan from a request, and keeping it in the lake."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -14,7 +15,7 @@ from backfill_assets.nearest import did_you_mean
 from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
 from backfill_assets.plan.estimate import Estimate, estimate
-from backfill_assets.plan.messages import OUTSIDE
+from backfill_assets.plan.messages import OUTSIDE, other_inputs
 from backfill_assets.plan.plan import Plan, make
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.protected import refuse_protected
@@ -35,7 +36,8 @@ from backfill_assets.workspace import Workspace
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan that was made, what was selected for it, what it is expected to take, and how it changes columns, in words.
+    """A plan that was made, what was selected for it, what it is expected to take, and how it changes columns, and which tables
+    are read, in words.
 
     `unusable`: the partitions of it that will fail as things are, since their source cannot be used, and why.
     """
@@ -77,6 +79,7 @@ def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:
     tables = [table for table in workspace.tables if table.name in plan.code]
     _refuse_write_mode(request.write_mode, tables)
     columns = chain(*column_lines(workspace, tables, plan.chunks).values(), _era_lines(plan, tables), _cut_lines(plan, status))
+    columns = chain(columns, _input_lines(plan, tables, builds))
     _refuse_unknown_names(plan, tables, workspace, builds)
     workspace.make_home()
     plans.keep(plan)
@@ -115,6 +118,15 @@ def _refuse_unknown_names(plan: Plan, tables: Iterable[Table], workspace: Worksp
 
 def _era_lines(plan: Plan, tables: Sequence[Table]) -> Iterator[str]:
     return era_lines(tables, {table.name: plan.days_of(table.name) for table in tables})
+
+
+def _input_lines(plan: Plan, tables: Iterable[Table], builds: Latest) -> Iterator[str]:
+    """A sentence for each table that reads other tables than when the planned days were built."""
+    for table in tables:
+        built = [build for day in plan.days_of(table.name) if (build := builds.accepted.get((table.name, day)))]
+        for said, days in Counter(other_inputs(table, build) for build in built).items():
+            if said:
+                yield f"{table.name} {said}: {days} planned day(s) were built before."
 
 
 def _cut_lines(plan: Plan, status: Status) -> Iterator[str]:

@@ -9,6 +9,7 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.record import Build
 from backfill_assets.step.delivered import Delivered
 from backfill_assets.step.inputs import Change
+from backfill_assets.tables.declaration import Table
 
 # Said of an input that a day was built from, and that it would not be built from now.
 OUTSIDE = "is outside the calendar now"
@@ -55,6 +56,15 @@ def not_read(delivery: Delivered) -> str:
     columns = [f"columns that are not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []
     overlap = [delivery.overlap] if delivery.overlap else []
     return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns, *overlap])
+
+
+def other_inputs(table: Table, build: Build) -> str:
+    """Which tables are read now and were not when `build` was made, and which no longer are; "" if they are the same."""
+    now, before = {other.name for other, _ in table.windows()}, build.inputs.keys()
+    if not before or now == before:  # of a table that is made from a source alone
+        return ""
+    came, went = ", ".join(sorted(now - before)), ", ".join(sorted(before - now))
+    return " and ".join([*([f"reads {came} now"] if came else []), *([f"no longer reads {went}"] if went else [])])
 
 
 def input_changed(changed: Change, day: date, calendar: Calendar) -> str:

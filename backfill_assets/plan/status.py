@@ -13,7 +13,7 @@ from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import Awaited, NotDelivered, SourceError, StillWritten
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, rows_hint
+from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, other_inputs, rows_hint
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for, files_changed
 from backfill_assets.step.due import incomplete, lacking
 from backfill_assets.step.inputs import Cause, Change, InputReader, change
@@ -144,6 +144,8 @@ class _TableHistory:
             return changed, f"{delivery} any more: the rows stay, and cannot be built again"
         if isinstance(delivery, SourceError):
             return changed, str(delivery)
+        if changed and changed.cause == Cause.CODE:
+            return changed, other_inputs(self.table, accepted)
         return changed, files_changed(accepted, delivery) if changed and changed.cause == Cause.SOURCE else ""
 
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:

@@ -1,6 +1,7 @@
 """Training examples: every value as DuckDB finds it, and the same rows whenever they are made as known by one day."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import leaks
-from backfill_assets.datasets.outages.restoration_examples import OUTCOMES, known_by, restoration_examples
+from backfill_assets.calendar import Calendar
+from backfill_assets.datasets.outages.features import region_daily
+from backfill_assets.datasets.outages.features_v2 import region_daily_v2
+from backfill_assets.datasets.outages.restoration_examples import OUTCOMES, known_by, reading, restoration_examples
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.status import State, status_of
 from backfill_assets.project import load
+from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.columns import types_of
+from backfill_assets.tables.declaration import Table
 from tests.environment import SAMPLE
 from tests.oracle import oracle_of
+from tests.plan.workspaces import workspace_of
 from tests.world import NAMES
 
 SQL = Path(__file__).parents[1] / "examples.sql"
@@ -108,6 +120,39 @@ def test_the_examples_of_another_day_are_another_code_version_in_a_project_of_al
     project = load("backfill_assets.datasets.outages.training", Path())
     assert [table.name for table in project.tables] == [*NAMES, restoration_examples.name]
     assert project.tables[-1].version == restoration_examples.version
+
+
+def test_examples_that_read_another_version_of_the_region_features_are_outdated_by_their_code_and_say_so(tmp_path):
+    """With both versions built, the project declares the examples that read the other one."""
+    calendar, switched = Calendar(FIRST, date(2019, 9, 8)), reading(region_daily_v2)
+    tables = (*TABLES, restoration_examples)
+    workspace = workspace_of(tables, calendar, str(tmp_path))
+    accepted: dict[tuple[str, date], Build] = {}
+    for table in tables:
+        days = calendar.days()
+        accepted |= {(table.name, at): Build(table.name, at, "accepted", "r", table.version, f"f {at}") for at in days}
+        read = [replace(accepted[table.name, at], inputs=tables_read(table, at, accepted, calendar)) for at in days]
+        workspace.lake.ledger.append(read)
+
+    def outdated(declared: Table) -> dict[str, set[tuple[str, str]]]:
+        now = replace(workspace, tables=(*tables[:-1], declared))
+        status = status_of(now, now.tables, calendar.days(), latest=latest_builds(now))
+        to_build: dict[str, set[tuple[str, str]]] = {}
+        for (name, _), each in status.partitions.items():
+            if each.state != State.UP_TO_DATE:
+                to_build.setdefault(name, set()).add((each.state.value, each.why))
+        return to_build
+
+    assert outdated(restoration_examples) == outdated(reading(region_daily)) == {}
+    name, version = switched.name, restoration_examples.version
+    said = f"reads {region_daily_v2.name} now and no longer reads {region_daily.name}"
+    why = f"built by code {version}, which is {switched.version} now; {said}"
+    assert outdated(switched) == {name: {("outdated: code changed", why)}}
+    of_v2 = replace(workspace, tables=(*tables[:-1], switched))
+    planned = make_plan(RebuildRequest(partitions="last 5", only="outdated"), of_v2)
+    assert planned.plan.reasons == {name: {str(at): "outdated: code changed" for at in calendar.days()[-5:]}}
+    assert list(planned.columns) == [f"{name} {said}: 5 planned day(s) were built before."]
+    assert known_by(TODAY, switched).version == f"{switched.version}, known by {TODAY}"
 
 
 def test_nothing_is_used_that_was_known_later(inputs):

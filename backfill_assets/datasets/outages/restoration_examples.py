@@ -11,11 +11,13 @@ of S-21 .. S-14. It is built when S+2 is in, and again when later rows arrive: t
   of which that is not so are as if they were not there, and so are those more than a week older.
 - The outcome is that of `staging/outages`: null for an outage that still lasts.
 
+The version of the region features is named by `reads`. `reading(region_daily_v2)` gives the table made from that version: it is
+declared in place of `restoration_examples`, whose days are outdated then, by another code version, and say what they read now.
+
 `known_by(date(2019, 10, 1))` gives the table as it was known when that day began: of rows that arrived later, corrections of
-the past among them, none counts, so that it comes out the same whenever it is built. It is declared in place of
-`restoration_examples`, and is another code version. A delivery of an earlier day that is replaced does change it, for its rows
-bear the times of those they replace: status and plan name the days, and who trains on a release (`backfill_assets.read`) keeps
-the rows of that release.
+the past among them, none counts, so that it comes out the same whenever it is built. It is another code version, too. A
+delivery of an earlier day that is replaced does change it, for its rows bear the times of those they replace: status and plan
+name the days, and who trains on a release (`backfill_assets.read`) keeps the rows of that release.
 """
 
 from dataclasses import replace
@@ -30,7 +32,8 @@ from backfill_assets.datasets.outages.staging import HORIZON, PLACED, WATERMARK,
 from backfill_assets.point_in_time.as_of import as_of, instant
 from backfill_assets.quality.rules import has_rows, no_leak, no_nulls, rows_within, unique_key
 from backfill_assets.tables.declaration import Table, table
-from backfill_assets.tables.windows import window
+from backfill_assets.tables.table_version import version_of
+from backfill_assets.tables.windows import Window, window
 
 KEY = ("outage_day", "outage_number")
 OUTCOMES = ("restored_at", "restoration_minutes")
@@ -56,6 +59,10 @@ DESCRIPTIONS = {
 }
 
 
+def _of_final_days(regions: Table) -> Window:
+    return window(regions, first=-(HORIZON + WEEK), last=-HORIZON)
+
+
 @table(
     "features/restoration_examples",
     partition_by="outage_day",
@@ -67,7 +74,7 @@ DESCRIPTIONS = {
     + ", restored_at TIMESTAMP, restoration_minutes DOUBLE",
     reads={
         "updates": window(outage_updates, first=0, last=HORIZON, wait_for=WATERMARK),
-        "regions": window(region_daily, first=-(HORIZON + WEEK), last=-HORIZON),
+        "regions": _of_final_days(region_daily),
     },
     rules=[
         has_rows(),
@@ -83,15 +90,22 @@ def restoration_examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
     return examples(updates.where(PLACED), regions)
 
 
-def known_by(day: date) -> Table:
-    """`features/restoration_examples` as it was known when `day` began (UTC)."""
+def reading(regions: Table) -> Table:
+    """`features/restoration_examples` made from another version of the region features, a table of the same columns."""
+    reads = {**restoration_examples.reads, "regions": _of_final_days(regions)}
+    switched = replace(restoration_examples, reads=reads)
+    return replace(switched, version=version_of(switched))
+
+
+def known_by(day: date, table: Table = restoration_examples) -> Table:
+    """`features/restoration_examples`, or `reading(...)`, as it was known when `day` began (UTC)."""
 
     def compute(updates: DataFrame, regions: DataFrame) -> DataFrame:
         known = F.expr(FINAL_AT).cast("timestamp") < instant(day)
         return examples(updates.where(PLACED).where(F.col("captured_at") < instant(day)), regions.where(known))
 
-    compute.__doc__ = f"{restoration_examples.documentation} As known when {day} began."
-    return replace(restoration_examples, compute=compute, version=f"{restoration_examples.version}, known by {day}")
+    compute.__doc__ = f"{table.documentation} As known when {day} began."
+    return replace(table, compute=compute, version=f"{table.version}, known by {day}")
 
 
 def examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
