@@ -106,15 +106,15 @@ class Load:
 
     def _finish(self, record: LoadRecord, *, anew: bool) -> LoadRecord:
         """The archive is in as a whole. Archives of the same content have one load: their rows are there once."""
-        state = self.slice.state
-        same = {name: each for name, each in state.whole.items() if each.content == record.content}
+        state, whole, renamed = self.slice.state, {**self.slice.state.whole}, self._renamed()
+        same = {name: each for name, each in whole.items() if each.content == record.content}
         holder = next((n for n, each in same.items() if each.declared == record.declared and not each.same_as), "")
-        whole = {name: each for name, each in state.whole.items() if name not in self._renamed()}
         if holder and not (anew and holder == self.name):
             record = replace(record, load=same[holder].load, same_as="" if holder == self.name else holder)
         else:
             self._write(record)
-            whole |= {name: replace(record, stamp=same[name].stamp, same_as=self.name) for name in same if name in whole}
+            whole |= {name: replace(record, stamp=each.stamp, same_as=self.name) for name, each in same.items()}
+            whole = {name: each for name, each in whole.items() if name not in renamed}
         begun = {name: each for name, each in state.begun.items() if name != self.name}
         self.slice.state = replace(state, whole={**whole, self.name: record}, begun=begun)
         return record

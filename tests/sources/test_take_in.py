@@ -132,6 +132,11 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(site):
     path.rename(path.with_name("b.jsonl"))
     site.run()
     assert site.held() == expected(*rows(DAYS[0]))
+    files = archived(str(site.root / "lake/_archived/past")).days()
+    os.utime(path.with_name("b.jsonl"), (1, 1))
+    assert len(site.run()) == 1
+    assert archived(str(site.root / "lake/_archived/past")).days() == files, "its rows are in, by the name that it had"
+    assert site.run() == {}
     site.put("b.jsonl", lines(*rows(DAYS[0], DAYS[1])))
     site.run()
     assert site.held() == expected(*rows(DAYS[0], DAYS[1]))
