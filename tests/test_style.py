@@ -16,13 +16,14 @@ TOP = {"pyproject.toml", "backfill_assets", "tests", "workspace.yaml", "dagster.
 # DESIGN.md asks for about 150 lines a file; room for what one idea needs.
 LONGEST = 180
 
-# What each package, or module beside them, may import; `errors` and `calendar` are open to all. Dagster and Spark are listed
-# like packages. The root, `backfill_assets/__init__.py`, only forwards names, and is left out.
+# What each package, or module beside them, may import; `errors`, `calendar` and `named` are open to all. Dagster and Spark are
+# listed like packages. The root, `backfill_assets/__init__.py`, only forwards names, and is left out.
 ARROWS = {
     "errors": "",
     "calendar": "",
     "pyproject": "",
     "setting_examples": "",
+    "named": "",
     "nearest": "",
     "setting_names": "nearest setting_examples",
     "settings": "pyproject setting_names",
@@ -56,7 +57,7 @@ ARROWS = {
     ),
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile")
-OPEN_TO_ALL = {"errors", "calendar"}
+OPEN_TO_ALL = {"errors", "calendar", "named"}
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 
 

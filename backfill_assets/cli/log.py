@@ -86,7 +86,7 @@ def show(console: Console, by_run: Mapping[str, Sequence[Line]], *, in_full: boo
         if first.reason:
             console.print(Text(f"  reason: {first.reason}"))
         if first.accept:
-            console.print(Text(f"  accepted as empty or missing: {first.accept}"))
+            console.print(Text(f"  accepted by name: {first.accept}"))
         for line in lines:
             _print_line(console, line, in_full=in_full)
             for build in line.builds if in_full else ():

@@ -54,7 +54,7 @@ class Build:
     version; `delta_version` is the table's version after the build, `data_files` a hash of the names of the day's files in
     it; a day is `mixed` if it also keeps rows (merge, append_once) that other code made, or that were made from another
     delivery or other inputs; `spark_conf` are Spark settings that were this request's only, `accept` the files that it
-    accepted as empty or missing; `git_commit` is that of the table's code, with `-dirty` where files had changed since, ""
+    accepted by name; `git_commit` is that of the table's code, with `-dirty` where files had changed since, ""
     where no repository has it.
     """
 

@@ -25,7 +25,9 @@ from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import into
 from backfill_assets.plan.status import Status, status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
-from backfill_assets.step.delivered import delivered_for, file_names, unknown_names
+from backfill_assets.step.accept import unknown_names
+from backfill_assets.step.accepted import acceptable_rules
+from backfill_assets.step.delivered import delivered_for, file_names
 from backfill_assets.step.request import write_mode_refused
 from backfill_assets.step.sources import era_lines
 from backfill_assets.tables.columns import types_of
@@ -108,11 +110,11 @@ def _refuse_unknown_names(plan: Plan, tables: Iterable[Table], workspace: Worksp
         of_table = file_names(table, sorted(plan.days_of(table.name)), workspace.area, builds.accepted)
         if of_table is None:
             return
-        names |= of_table | types_of(table.columns).keys()
+        names |= of_table | types_of(table.columns).keys() | {rule.name for rule in acceptable_rules(table)}
     if unknown := unknown_names(accept, names):
         raise UsageError(
-            f"--accept {unknown[0]} is no column, and no file that the planned days have or were last built from. Nothing was "
-            f"planned.{did_you_mean(unknown[0], names)} Files are named from the landing area on, as orders/2024-06-01.jsonl."
+            f"--accept {unknown[0]} is no column, no rule, and no file that these days have or were last built from. Nothing "
+            f"was planned.{did_you_mean(unknown[0], names)} Files are named from the landing area on: orders/2024-06-01.jsonl."
         )
 
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import SourceError
 from backfill_assets.lake.record import Build
+from backfill_assets.named import named
 from backfill_assets.step.delivered import Delivered
 from backfill_assets.step.inputs import Change
 from backfill_assets.tables.declaration import Table
@@ -52,10 +53,9 @@ def not_read(delivery: Delivered) -> str:
     if isinstance(delivery, SourceError):
         return ""
     unread = delivery.unread
-    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
     columns = [f"columns that are not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []
     overlap = [delivery.overlap] if delivery.overlap else []
-    return "; ".join([*([f"not read: {unread[0]}{more}"] if unread else []), *columns, *overlap])
+    return "; ".join([*([f"not read: {named(unread, 1)}"] if unread else []), *columns, *overlap])
 
 
 def other_inputs(table: Table, build: Build) -> str:

@@ -52,7 +52,11 @@ class PlanOptions:
     spark_conf: Mapping[str, str] = option(
         dict, "Spark settings for this plan only (resources, shuffles, joins, memory), as spark.sql.shuffle.partitions=64."
     )
-    accept: str = option("", "Files that may be empty, gone or far shorter, and columns that may be null: names, with commas.")
+    accept: str = option(
+        "",
+        "Files that may be empty, gone, cut off, far shorter or of other columns; columns that may be null; rules of a "
+        "source's table that may be broken: names, with commas; * stands for any characters.",
+    )
     reason: str = option("", "Why; kept with every day that is built.")
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 """The landing area: the folder, or the address of an object store, that deliveries arrive in."""
 
+import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,8 @@ class LandingArea:
         """The area in a folder of a disk, or below the address of an object store."""
         if "://" not in place:
             return cls(Path(place), cache, max_line_bytes, lake)
-        from backfill_assets.sources.object_store import ObjectStore, copies_in
+        from backfill_assets.sources.copies import copies_in
+        from backfill_assets.sources.object_store import ObjectStore
 
         store = ObjectStore(place.rstrip("/"), copies_in(cache))
         return cls(Path(), cache, max_line_bytes, lake, files=store)
@@ -54,6 +56,7 @@ class LandingArea:
         """Where it is, or a path in it, as people write it."""
         return self.files.shown(str(self.root / name))
 
-    def manifest(self, name: str) -> Path | None:
-        """The file in which the manifest of the folder `name` is saved."""
-        return self.cache and self.cache / f"{self.files.prefix}{name}.json"
+    def manifest(self, name: str, form: object) -> Path | None:
+        """The file in which the manifest of the files of one form in the folder `name` is saved."""
+        of_form = hashlib.sha256(repr(form).encode()).hexdigest()[:8]
+        return self.cache and self.cache / f"{self.files.prefix}{name}.{of_form}.json"

@@ -5,11 +5,8 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from backfill_assets.sources.packed import PIECE, unpacked
 
@@ -17,6 +14,16 @@ from backfill_assets.sources.packed import PIECE, unpacked
 KEPT = 16 * 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANK = b" \t"
+# What files begin with that are no text in UTF-8, whatever they are called.
+NO_TEXT = {
+    b"\xff\xfe": "is text in UTF-16; write it in UTF-8",
+    b"\xfe\xff": "is text in UTF-16; write it in UTF-8",
+    b"\x1f\x8b": "is packed with gzip, and its name does not end in .gz",
+    b"\x28\xb5\x2f\xfd": "is packed with zstd, and its name does not end in .zst",
+    b"PK\x03\x04": "is a ZIP archive or a workbook",
+}
+# Of a file, so much of its beginning is looked at by itself; and so many lines of JSON, for their names.
+HEAD, LINES_NAMED = 64 * 2**10, 20
 
 
 @dataclass(frozen=True)
@@ -24,8 +31,9 @@ class FileContents:
     """A file's size and a hash of its bytes; unpacked, its lines that are not blank, the bytes of its longest line, and whether
     all of it is UTF-8.
 
-    `fault` says why it cannot be read, or not to its end; it is empty where it can. `stamp` is its size and times. `header`
-    names its columns, where it does: then it is none of the `lines`. Of Parquet files, `lines` counts rows.
+    `fault` says why it cannot be read, `cut` why not to its end; they are empty where it can. `stamp` is its size and times.
+    `header` names its columns, where it does: then it is none of the `lines`, and `ended` says whether a line feed ends the
+    last one; of JSON lines, it has the names in the first ones. Of Parquet files, `lines` counts rows.
     """
 
     size: int = 0
@@ -36,6 +44,8 @@ class FileContents:
     fault: str = ""
     stamp: str = ""
     header: str = ""
+    cut: str = ""
+    ended: bool = False
 
 
 @dataclass
@@ -52,9 +62,11 @@ class Lines:
     utf8: bool = True
     decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
     first: bytes = b""
+    head: bytes = b""
 
     def add(self, piece: bytes) -> None:
         self._decode(piece)
+        self.head += piece[: HEAD - len(self.head)]
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
         *ended, rest = [*piece.splitlines(), *([b""] if piece[-1:] in (b"", b"\n", b"\r") else [])]
@@ -103,8 +115,17 @@ def is_json(line: bytes) -> bool:
     return True
 
 
+def names_in(head: bytes) -> str:
+    """The names in the first lines of a file of JSON objects, as JSON; "" if it has no line, or not all of one is in `head`."""
+    text, whole = head.removeprefix(BYTE_ORDER_MARK), len(head) < HEAD
+    lines = [line for line in text.splitlines()[: None if whole else -1] if line.strip(BLANK)][:LINES_NAMED]
+    objects = [json.loads(line.decode(errors="replace"), parse_int=str) for line in lines if is_json(line)]
+    names = dict.fromkeys(name for each in objects if isinstance(each, dict) for name in each)
+    return json.dumps(list(names)) if lines else ""
+
+
 def read_contents(path: Path, is_whole: IsWhole = lambda line, _: is_json(line), *, has_header: bool = False) -> FileContents:
-    """Read a file of text to its end. Memory stays small, however long its lines. Raises OSError."""
+    """Read a file of text to its end: of JSON, or with a header. Memory stays small, however long its lines. Raises OSError."""
     digest, lines, sizes = hashlib.blake2b(), Lines(), list[int]()
 
     def pieces() -> Iterator[bytes]:
@@ -114,30 +135,23 @@ def read_contents(path: Path, is_whole: IsWhole = lambda line, _: is_json(line),
             yield piece
 
     with path.open("rb") as file:
-        packed, fault = pieces(), ""
+        packed, fault, cut = pieces(), "", ""
         try:
             for piece in unpacked(path.suffix, packed):
                 lines.add(piece)
-        except (EOFError, zlib.error) as error:
+        except EOFError as error:
+            cut = f"cannot be read to its end ({error})"
+        except zlib.error as error:
             fault = f"cannot be read to its end ({error})"
-            for _ in packed:  # the rest, for the hash
-                pass
+        for _ in packed:  # the rest, for the hash
+            pass
     header = lines.first.decode(errors="replace") if has_header else ""
-    fault = fault or ("is cut off" if lines.cut_off(is_whole, header) else "")
+    fault = next((what for mark, what in NO_TEXT.items() if lines.head.startswith(mark)), fault)
+    cut = "" if fault else cut or ("is cut off" if lines.cut_off(is_whole, header) else "")
+    ended = has_header and not lines.length
     lines.end()
     lines.add(b"")
-    header, count = lines.first.decode(errors="replace") if has_header else "", lines.count - (has_header and lines.count > 0)
+    header = lines.first.decode(errors="replace") if has_header else names_in(lines.head)
+    count = lines.count - (has_header and lines.count > 0)
     content = digest.hexdigest()[:32]
-    return FileContents(sum(sizes), content, count, lines.longest, lines.utf8, fault, header=header)
-
-
-def read_parquet(path: Path) -> FileContents:
-    """The rows of a Parquet file, and its columns with their types as JSON. Raises OSError."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, hashlib.blake2b)
-    contents = FileContents(path.stat().st_size, digest.hexdigest()[:32])
-    try:
-        schema, rows = pq.read_schema(path), pq.read_metadata(path).num_rows
-    except pa.ArrowException as error:
-        return replace(contents, fault=f"cannot be read ({str(error).partition('.')[0]})")
-    return replace(contents, lines=rows, header=json.dumps([[field.name, str(field.type)] for field in schema]))
+    return FileContents(sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut, ended)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from uuid import uuid4
@@ -107,6 +108,12 @@ class Copies:
             left -= size
             if left < 0 or used < oldest:
                 Path(path).unlink(missing_ok=True)
+
+
+@cache
+def copies_in(folder: Path) -> Copies:
+    """The one set of copies of this process below the folder."""
+    return Copies(folder / "copies")
 
 
 def _write(pieces: Iterator[bytes], path: Path) -> str:

@@ -2,76 +2,69 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
+from backfill_assets.named import named
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.contents import FileContents
-from backfill_assets.sources.fields import Field, Header, fault_of, header_of
-from backfill_assets.sources.files import Entry, Files
-from backfill_assets.sources.formats import Format
-from backfill_assets.sources.protocol import Delivery
+from backfill_assets.sources.fields import Field, Header, fault_of, header_of, lacking
+from backfill_assets.sources.files import Entry
+from backfill_assets.sources.formats import PACKED, Format
+from backfill_assets.sources.patterns import Pattern, with_day
+from backfill_assets.sources.protocol import ENDED, Delivery
 
-# Of files that are not deliveries.
-NAMED = 3
 # Of the hash of a file: enough to see that it is another than it was.
 DIGITS = 12
 Contents = Mapping[Entry, FileContents]
 
 
 @dataclass(frozen=True)
-class Waits:
-    """What is waited for before a day is read: that its files lie unchanged for `settled` seconds, a file called `marker`
-    beside them."""
+class Asked:
+    """What a source asks of the files of its folder `name`: where a day's are, how they are written, with which columns, and
+    what is waited for before a day is read: that they lie unchanged for `settled` seconds, `marker` beside them."""
 
-    settled: float = 0.0
-    marker: str = ""
-
-    def unfinished(self, files: Contents, now: float, lying: Files) -> tuple[Entry, str] | None:
-        """A file that may not be complete, and why; None if all are."""
-        for file, contents in files.items():
-            if self.marker and not lying.has_beside(file, self.marker):
-                return file, f"has no {self.marker} beside it yet"
-            age = now - int(contents.stamp.split()[1]) / 1e9 if contents.stamp else self.settled
-            if 0 <= age < self.settled:
-                return file, f"was written {age:.0f} s ago, and is read once it has been unchanged for {self.settled:g} s"
-        return None
+    name: str
+    patterns: Sequence[Pattern]
+    format: Format
+    fields: Sequence[Field]
+    settled: float
+    marker: str
+    fewest: float
 
 
-def delivery_of(
-    area: LandingArea,
-    day: date,
-    files: Contents,
-    others: Sequence[Entry],
-    *,
-    form: Format,
-    fields: Sequence[Field],
-    waits: Waits,
-    fewest: float,
-) -> Delivery | SourceError:
+def delivery_of(area: LandingArea, day: date, files: Contents, others: Sequence[Entry], asked: Asked) -> Delivery | SourceError:
     """The delivery of a day's `files`; `others` are the day's files that are not read."""
     unread = [name_in(area, path) for path in others]
     if not files:
-        return NotDelivered(f"no source for {day} in {area.place()}{f': {not_read(unread, form)}' if unread else ''}")
+        like = " or ".join(pattern.text for pattern in asked.patterns)
+        why = not_read(unread, asked.format) if unread else f"no file in {asked.name} like {like}"
+        return NotDelivered(f"no source for {day} in {area.place()}: {why}")
     first = next(iter(files))
     if away := area.files.away(first):
         return StillWritten(f"no source for {day}: {name_in(area, first)} {away}")
-    if unfinished := waits.unfinished(files, area.clock(), area.files):
-        file, why = unfinished
-        return StillWritten(f"the source for {day} is still being written: {name_in(area, file)} {why}")
+    for file, contents in files.items():
+        if why := _unfinished(area, day, file, contents, asked):
+            return StillWritten(f"the source for {day} is still being written: {name_in(area, file)} {why}")
     names = {name_in(area, file): each for file, each in files.items()}
-    faults = [f"{name_in(area, file)} {why}" for file, each in files.items() if (why := _fault(area, file, each, form, fields))]
+    doubts = _twins(names) | {name: why for name, each in names.items() if (why := _doubt(each, day, asked))}
+    faults = {name_in(area, file): why for file, each in files.items() if (why := _fault(area, file, each, asked))}
     if faults:
-        return SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}")
+        whys = "; ".join(f"{name} {why}" for name, why in (doubts | faults).items())
+        return SourceError(f"the source for {day} cannot be used: {whys}")
     lines = [f"{name} {each.size} {each.content}" for name, each in names.items()]
-    fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
-    stamp = "\n".join(each.stamp for each in files.values())
-    undeclared = sorted({name for each in files.values() if fields for name in _header(each, form, fields).unknown})
-    counts = {name: each.lines for name, each in names.items()}
-    hashes = {name: each.content[:DIGITS] for name, each in names.items()}
-    return Delivery(fingerprint, counts, stamp, hashes, unread, undeclared, fewest)
+    return Delivery(
+        hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
+        {name: each.lines for name, each in names.items()},
+        "\n".join(each.stamp for each in files.values()),
+        {name: f"{each.content[:DIGITS]}{ENDED if each.ended else ''}" for name, each in names.items()},
+        unread,
+        sorted({name for each in files.values() if asked.fields for name in _header(each, asked).unknown}),
+        asked.fewest,
+        doubts,
+    )
 
 
 def name_in(area: LandingArea, path: Entry) -> str:
@@ -81,18 +74,56 @@ def name_in(area: LandingArea, path: Entry) -> str:
 
 
 def not_read(names: Sequence[str], form: Format) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more} {'is' if len(names) == 1 else 'are'} not read, only {', '.join(form.endings)}"
+    return f"{named(names)} {'is' if len(names) == 1 else 'are'} not read, only {', '.join(form.endings)}"
 
 
-def _header(contents: FileContents, form: Format, fields: Sequence[Field]) -> Header:
-    return header_of(form.names(contents.header), fields)
+def _unfinished(area: LandingArea, day: date, file: Entry, contents: FileContents, asked: Asked) -> str:
+    """Why a file may not be complete; "" if it is."""
+    if asked.marker:
+        if not _own_marker(area, file, asked):
+            return f"lies in a folder of several days: write the day into marker={asked.marker!r}, as '%Y-%m-%d.done'"
+        if not area.files.has_beside(file, marker := with_day(asked.marker, day)):
+            return f"has no {marker} beside it yet"
+    if not asked.settled or not contents.stamp:
+        return ""
+    age = area.files.state(file).age(area.clock())
+    if age >= asked.settled:
+        return ""
+    when = f"was written {age:.0f} s ago" if age >= 0 else f"is of a time {-age:.0f} s ahead of this machine's clock"
+    return f"{when}, and is read once it has been unchanged for {asked.settled:g} s"
 
 
-def _fault(area: LandingArea, file: Entry, contents: FileContents, form: Format, fields: Sequence[Field]) -> str:
-    """Why a file cannot be used; "" if it can."""
+def _own_marker(area: LandingArea, file: Entry, asked: Asked) -> bool:
+    """Whether the marker beside a file is that of its day alone."""
+    within = name_in(area, file).removeprefix(f"{asked.name}/")
+    return any(pattern.is_of_one_day(asked.marker) for pattern in asked.patterns if pattern.day_of(within))
+
+
+def _header(contents: FileContents, asked: Asked) -> Header:
+    return header_of(asked.format.names(contents.header), asked.fields)
+
+
+def _fault(area: LandingArea, file: Entry, contents: FileContents, asked: Asked) -> str:
+    """Why a file cannot be read; "" if it can."""
     if unreadable := area.files.unreadable(os.fspath(file)):
         return unreadable
     if contents.longest_line > area.max_line_bytes:
         return f"has a line of {contents.longest_line} bytes, more than BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
-    return contents.fault or (fault_of(_header(contents, form, fields), fields) if contents.header else "")
+    return contents.fault or (fault_of(_header(contents, asked)) if contents.header else "")
+
+
+def _doubt(contents: FileContents, day: date, asked: Asked) -> str:
+    """Why a file that can be read should not be; "" if it should."""
+    if contents.cut or not contents.header:
+        return contents.cut
+    return lacking(_header(contents, asked), asked.fields, day, asked.format.named_in)
+
+
+def _twins(names: Iterable[str]) -> dict[str, str]:
+    """Of the files that another one of a day is called like, but for how it is packed: that they may be one delivery, twice."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        packed = next(ending for ending in sorted(PACKED, reverse=True) if name.endswith(ending))
+        alike.setdefault(name.removesuffix(packed), []).append(name)
+    pairs = ((name, same) for same in alike.values() if len(same) > 1 for name in same)
+    return {name: f"may hold the rows of {next(each for each in same if each != name)} once more" for name, same in pairs}

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from backfill_assets.named import named
+
 # Columns of the rows read, beside those declared.
 UNPARSED, UNKNOWN, MALFORMED = "unparsed", "unknown_fields", "malformed"
 OF_EVERY_SOURCE = ("arrival_day", "source_file", UNPARSED, UNKNOWN, MALFORMED)
@@ -42,9 +44,10 @@ def field(
 
     column        its name in the table and its type, as SQL: "confirmed BIGINT"; historic and current values get the same type
     names         what files have called it, the present name first; without any, the column's own name
-    required      whether a file without it fails its day, with the file and the column named; else its values are null. JSON
-                  lines have no header: there, each line without it is `malformed`
-    since, until  the days whose files have it, where it came or went
+    required      whether a file without it, of a day whose files have it, is refused, with the file and the column named; else
+                  its values are null. Of JSON lines, a file without it in its first 20 lines is, and each line is `malformed`
+    since, until  the days whose files have it, where it came or went: a plan says which days lack it. Files are read by the
+                  names in their own header, whatever their day: sources publish old days again in the new layout
     formats       of a DATE or a TIMESTAMP, the patterns tried in order (Spark's datetime patterns: "M/d/yyyy H:mm"); without
                   any, only ISO 8601 is read
 
@@ -78,14 +81,21 @@ def header_of(names: Sequence[str], fields: Sequence[Field]) -> Header:
     return Header(places, tuple(name for name, named in used.items() if named is None), unknown, repeated)
 
 
-def fault_of(header: Header, fields: Sequence[Field]) -> str:
+def fault_of(header: Header) -> str:
     """Why a file with this header cannot be read: "" if it can."""
-    if header.repeated:
-        return f"has more than one column {header.repeated[0]}"
+    return f"has more than one column {header.repeated[0]}" if header.repeated else ""
+
+
+def lacking(header: Header, fields: Sequence[Field], day: date, where: str = "") -> str:
+    """Which columns a file of the day lacks `where` it was looked for them, if it is of another data set, lacking one that is
+    required, or all; else ""."""
     for each in fields:
-        if each.required and each.name in header.missing:
+        if each.required and each.name in header.missing and each.in_files_of(day):
             other = f", also called {', '.join(each.names[1:])}" if each.names[1:] else ""
-            return f"has no column {each.names[0]}{other}, which {each.name} needs"
+            return f"has no column {each.names[0]}{other}{where}, which {each.name} needs"
+    if fields and not header.places:
+        others = f": it has {named([*header.unknown])}" if header.unknown else ""
+        return f"has none of the columns {named([each.names[0] for each in fields])}{where}{others}"
     return ""
 
 

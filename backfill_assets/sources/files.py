@@ -42,6 +42,12 @@ class State(NamedTuple):
         """In seconds."""
         return int(self.stamp[1]) / 1e9
 
+    def age(self, now: float) -> float:
+        """The seconds since it was last written to, moved or given another time: copies may keep the times of what they are
+        copies of. Times that are ahead of `now` are not believed, unless all are."""
+        times = [each / 1e9 for each in self.stamp[1:] if isinstance(each, int)]
+        return now - max((each for each in times if each <= now), default=min(times))
+
 
 class Tree(Protocol):
     """One look at a folder and all below it."""

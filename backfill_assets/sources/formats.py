@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from backfill_assets.sources.contents import FileContents, is_json, read_contents, read_parquet
+from backfill_assets.sources.contents import FileContents, is_json, read_contents
+from backfill_assets.sources.parquet_contents import read_parquet
 
 PACKED = ("", ".gz", ".zst")
 
@@ -26,6 +27,11 @@ class Format(Protocol):
     @property
     def endings(self) -> tuple[str, ...]:
         """What the names of its files end in."""
+        ...
+
+    @property
+    def named_in(self) -> str:
+        """Where a file names its columns, to be said behind them, unless it is its header."""
         ...
 
     def contents(self, path: Path) -> FileContents:
@@ -46,12 +52,15 @@ class JsonLines:
     """A JSON object a line. Files end in .jsonl, .json or .ndjson, with .gz or .zst or without."""
 
     endings: ClassVar[tuple[str, ...]] = _endings("jsonl", "json", "ndjson")
+    named_in: ClassVar[str] = " in its first lines"
 
     def contents(self, path: Path) -> FileContents:
         return read_contents(path, self.is_whole)
 
     def names(self, header: str) -> list[str]:
-        return []
+        """Those in its first lines."""
+        names: list[str] = json.loads(header or "[]")
+        return names
 
     def is_whole(self, line: bytes, header: str) -> bool:
         return is_json(line)
@@ -71,6 +80,7 @@ class Csv:
     delimiter: str = ","
     multiline: bool = False
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
+    named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
         return read_contents(path, self.is_whole, has_header=True)
@@ -88,6 +98,7 @@ class Parquet:
     """Parquet files, which end in .parquet."""
 
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
+    named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
         return read_parquet(path)

@@ -35,14 +35,13 @@ def more_than_one() -> Column:
 
 
 def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a required column, is `malformed`; one
-    that has it without a value is not, as a row of CSV is not."""
+    """The lines as rows, in the columns of `read_rows`. One that is no object, or lacks a column that is required on its day,
+    is `malformed`; one that has it without a value is not, as a row of CSV is not."""
     texts = {each.name: F.coalesce(*[F.col("fields")[name] for name in each.names]) for each in fields}
     named = F.map_keys("fields")
-    lacking = [~F.arrays_overlap(named, F.array(*map(F.lit, each.names))) for each in fields if each.required]
     wrong = ~F.col("is_utf8") | F.col("fields").isNull() | more_than_one()
-    for lacks in lacking:
-        wrong = wrong | lacks
+    for each in (each for each in fields if each.required):
+        wrong = wrong | (_on_days_of(each) & ~F.arrays_overlap(named, F.array(*map(F.lit, each.names))))
     read = with_fields(lines).withColumn(MALFORMED, F.when(wrong, F.col("line")))
     well_formed = F.col(MALFORMED).isNull()
     values = {name: F.when(well_formed, text) for name, text in texts.items()}
@@ -50,3 +49,10 @@ def read_json(lines: DataFrame, fields: Sequence[Field]) -> DataFrame:
     unknown = F.map_filter("fields", lambda name, value: ~name.isin(*known) & value.isNotNull())
     kept = F.coalesce(F.when(well_formed, unknown), F.create_map().cast("MAP<STRING, STRING>")).alias(UNKNOWN)
     return read.select("arrival_day", "source_file", *conformed(values, fields), kept, MALFORMED)
+
+
+def _on_days_of(field: Field) -> Column:
+    """Whether files of a row's day have the column."""
+    day = F.col("arrival_day")
+    since = day >= F.lit(field.since) if field.since else F.lit(True)
+    return since & (day <= F.lit(field.until)) if field.until else since

@@ -6,7 +6,6 @@ files `<landing>/<name>/YYYY-MM-DD*`, all together. Names that begin with _ or .
 
 import os
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -15,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.contents import FileContents
-from backfill_assets.sources.delivery import Contents, Waits, delivery_of, name_in, not_read
+from backfill_assets.sources.delivery import Asked, Contents, delivery_of, name_in, not_read
 from backfill_assets.sources.fields import Field, eras, refuse_unusable_fields
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.folders import FilesByDay, begins, cannot_be_listed, files_by_day, unmatched
@@ -25,7 +23,8 @@ from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
 from backfill_assets.sources.patterns import Pattern
 from backfill_assets.sources.protocol import HORIZON, Delivery, Source
-from backfill_assets.sources.read_rows import ReadFile, read_lines, read_rows
+from backfill_assets.sources.read_rows import read_lines, read_rows
+from backfill_assets.sources.readable import at_hand
 
 DAILY = ("year={year}/month={month}/day={day}/**", "{year}-{month}-{day}/**", "{year}-{month}-{day}*")
 
@@ -82,14 +81,14 @@ class Landing(Source):
         """The fingerprint and the files of each day's delivery, or the SourceError that says why it cannot be used."""
         files, others = self._listed(area, days)
         contents = self._contents(area, files)
-        return {day: self._delivery(area, day, of_day, others[day]) for day, of_day in contents.items()}
+        return {day: delivery_of(area, day, of_day, others[day], self._asked) for day, of_day in contents.items()}
 
     def described(self, area: LandingArea, day: date) -> list[str]:
         """The day's files, each as a sentence: its name, its size in bytes, its lines, the first digits of its hash; and what
         of them is not read."""
         files, others = self._listed(area, [day])
         contents = self._contents(area, files)[day]
-        delivery = self._delivery(area, day, contents, others[day])
+        delivery = delivery_of(area, day, contents, others[day], self._asked)
         if isinstance(delivery, SourceError):
             raise delivery
         return [
@@ -99,6 +98,7 @@ class Landing(Source):
             ),
             *([not_read(delivery.unread, self.format)] if delivery.unread else []),
             *([f"not declared: {', '.join(delivery.undeclared)}"] if delivery.undeclared else []),
+            *(f"{name} {why}" for name, why in delivery.doubts.items()),
         ]
 
     def size(self, area: LandingArea, days: Sequence[date]) -> int:
@@ -107,26 +107,12 @@ class Landing(Source):
 
     def read(self, area: LandingArea, spark: SparkSession, days: Sequence[date]) -> DataFrame:
         """The rows of `days` as they are delivered."""
-        files = self._at_hand(
-            area, [(day, *file) for day, of_day in self._usable(area, days).items() for file in of_day.items() if file[1].lines]
-        )
+        usable = self._usable(area, days)
+        files = at_hand(area, [(day, *file) for day, of_day in usable.items() for file in of_day.items() if file[1].lines])
         if isinstance(self.format, JsonLines):
             lines = read_lines(spark, files)
             return read_json(lines, self.fields) if self.fields else lines
         return read_rows(spark, files, self.format, self.fields)
-
-    def _at_hand(self, area: LandingArea, files: Sequence[tuple[date, Entry, FileContents]]) -> list[ReadFile]:
-        """The files where Spark reads them: those of an object store are copied, until this process ends."""
-
-        def at_hand(day: date, file: Entry, contents: FileContents) -> ReadFile:
-            name = name_in(area, file)
-            try:
-                return ReadFile(day, str(area.files.kept(file, contents.content)), name, contents)
-            except OSError as error:
-                raise SourceError(f"the source for {day} cannot be used: {name} cannot be read ({error})") from None
-
-        with ThreadPoolExecutor(area.files.readers) as readers:
-            return list(readers.map(lambda file: at_hand(*file), files))
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """The files in the source's folder that are of no day."""
@@ -155,7 +141,7 @@ class Landing(Source):
 
     def _contents(self, area: LandingArea, files: FilesByDay) -> dict[date, Contents]:
         """What reading the `files` of each day showed."""
-        manifest = manifest_at(area.manifest(self.name), self.format, area.files)
+        manifest = manifest_at(area.manifest(self.name, self.format), self.format, area.files)
         contents = manifest.contents(file for of_day in files.values() for file in of_day)
         manifest.save()
         return {day: {file: contents[file] for file in of_day} for day, of_day in files.items()}
@@ -165,11 +151,11 @@ class Landing(Source):
         delivery cannot be used."""
         contents = self._contents(area, self._listed(area, days)[0])
         for day, files in contents.items():
-            delivery = self._delivery(area, day, files)
+            delivery = delivery_of(area, day, files, (), self._asked)
             if isinstance(delivery, SourceError):
                 raise delivery
         return contents
 
-    def _delivery(self, area: LandingArea, day: date, files: Contents, others: Sequence[Entry] = ()) -> Delivery | SourceError:
-        waits = Waits(self.settled, self.marker)
-        return delivery_of(area, day, files, others, form=self.format, fields=self.fields, waits=waits, fewest=self.fewest)
+    @cached_property
+    def _asked(self) -> Asked:
+        return Asked(self.name, self._patterns, self.format, self.fields, self.settled, self.marker, self.fewest)

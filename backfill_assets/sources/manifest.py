@@ -24,7 +24,7 @@ from backfill_assets.sources.local_disk import DISK
 # A file that changed this recently may change again without another time stamp: file systems have coarse clocks.
 SETTLED_S = 2.0
 # Of what is saved. Increase it with any change of what FileContents says of a file.
-FORM = 3
+FORM = 4
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
 
@@ -39,6 +39,7 @@ class Manifest:
     clock: Callable[[], float] = time.time
     settled: dict[str, list[Any]] = field(default_factory=dict)
     unsettled: dict[str, list[Any]] = field(default_factory=dict)
+    read_at: dict[str, float] = field(default_factory=dict)
     changed: bool = False
 
     def __post_init__(self) -> None:
@@ -59,7 +60,9 @@ class Manifest:
 
     def _known(self, file: Entry) -> FileContents | None:
         path = os.fspath(file)
-        entries = [entry for entry in (self.settled.get(path), self.unsettled.get(path)) if entry]
+        # A file system of whole seconds gives two writings one time stamp: what was read between them counts for a moment only.
+        recent = self.clock() - self.read_at.get(path, 0.0) <= SETTLED_S
+        entries = [entry for entry in (self.settled.get(path), self.unsettled.get(path) if recent else None) if entry]
         if not entries:
             return None
         try:
@@ -79,7 +82,8 @@ class Manifest:
                 contents = self.format.contents(path)
         except OSError as error:
             return FileContents(fault=f"cannot be read ({error.strerror or error})")
-        has_settled = self.clock() - state.changed > SETTLED_S
+        now = self.read_at[os.fspath(file)] = self.clock()
+        has_settled = now - state.changed > SETTLED_S
         (self.settled if has_settled else self.unsettled)[os.fspath(file)] = [list(state.stamp), asdict(contents)]
         self.changed = self.changed or has_settled
         return replace(contents, stamp=state.text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,12 +30,6 @@ PIECE = 8 * 2**20
 # Where clouds hand credentials to their own machines: who is sent there has none of its own.
 METADATA = "169.254.169.254"
 NO_CREDENTIALS = "there are no credentials for it: set the store's variables, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-
-
-@cache
-def copies_in(folder: Path) -> Copies:
-    """The one set of copies of this process below the folder."""
-    return Copies(folder / "copies")
 
 
 @dataclass(frozen=True)

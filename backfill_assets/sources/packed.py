@@ -10,6 +10,8 @@ from io import RawIOBase
 import pyarrow as pa
 
 PIECE = 1 << 18
+# Of a file that is cut off, the piece in which it ends is lost.
+SMALL_PIECE = 1 << 14
 GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -59,6 +61,6 @@ def _unpacked_zstd(packed: Iterator[bytes]) -> Iterator[bytes]:
 
 def _read(stream: pa.CompressedInputStream) -> bytes:
     try:
-        return bytes(stream.read(PIECE))
+        return bytes(stream.read(SMALL_PIECE))
     except OSError as error:
-        raise EOFError(str(error)) from None
+        raise (EOFError if "Truncated" in str(error) else zlib.error)(str(error)) from None

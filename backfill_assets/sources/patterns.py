@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 
 PART = re.compile(r"\{year\}|\{month\}|\{day\}|%Y|%m|%d|\*\*|\*|[^*{%]+|.")
 WRITTEN = {"%Y": "year", "%m": "month", "%d": "day", "{year}": "year", "{month}": "month", "{day}": "day"}
@@ -53,13 +53,12 @@ class Pattern:
 
     def begins(self, day: date) -> str:
         """What the path of every file of the day begins with, as far as there is no `*`."""
-        return self._template.format(day)
+        return with_day(self.text.partition("*")[0], day)
 
-    @cached_property
-    def _template(self) -> str:
-        formats = {"year": "{0:%Y}", "month": "{0:%m}", "day": "{0:%d}"}
-        parts = PART.findall(self.text.partition("*")[0])
-        return "".join(formats[WRITTEN[part]] if part in WRITTEN else part.replace("}", "}}") for part in parts)
+    def is_of_one_day(self, name: str) -> bool:
+        """Whether a file of this name, in which a day may stand, beside one of the pattern's is of no other day."""
+        folder = self.text if self.is_below else self.text.rpartition("/")[0]
+        return {WRITTEN.get(part) for part in PART.findall(f"{folder}/{name}")} >= {*DIGITS}
 
     def day_of(self, path: str) -> date | None:
         """The day of a file at this path below the source's folder; None if the pattern is not of it."""
@@ -80,6 +79,18 @@ class Pattern:
         for name, wanted in zip(names, self.names, strict=False):
             known = matched(wanted, name, known) if known is not None else None
         return known
+
+
+def with_day(text: str, day: date) -> str:
+    """The text with this day written where a pattern has it."""
+    return _template(text).format(day)
+
+
+@cache
+def _template(text: str) -> str:
+    formats = {"year": "{0:%Y}", "month": "{0:%m}", "day": "{0:%d}"}
+    parts = PART.findall(text)
+    return "".join(formats[WRITTEN[part]] if part in WRITTEN else part.replace("{", "{{").replace("}", "}}") for part in parts)
 
 
 def matched(wanted: re.Pattern[str], name: str, known: Mapping[str, str]) -> dict[str, str] | None:

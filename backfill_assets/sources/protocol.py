@@ -11,6 +11,8 @@ from backfill_assets.sources.area import LandingArea
 
 # Days after a day: where it changes later than that, a person decides. Of sources that do not say otherwise.
 HORIZON = 14
+# Behind the hash of a file of text: a line feed ends its last line.
+ENDED = "$"
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,11 @@ class Delivery:
     """What was delivered for a day: a hash of it, and the number of lines of each of its files, by name.
 
     `stamp` is the size and the times of the files: a step compares it with that of before, to see that nobody wrote to them
-    while it read, not even the same. It is not recorded. `hashes` has, by name, what tells the contents of
-    a file apart. `unread` names files that lie beside these, and are not read;
-    `undeclared` columns that they have and that nobody declared. One of less than the share `fewest` of the lines of the
-    delivery that a day was built from is refused, until somebody accepts it. `set_aside` names files whose rows the day does
-    not get, because another flow has it too; `overlap` says so.
+    while it read, not even the same. It is not recorded. `hashes` has, by name, what tells the contents of a file apart.
+    `unread` names files that lie beside these, and are not read; `undeclared` columns that they have and that nobody declared.
+    One of less than the share `fewest` of the lines of the delivery that a day was built from is refused, until somebody
+    accepts it; so is one with `doubts`, by file why it should not be used, although it can be read. `set_aside` names files
+    whose rows the day does not get, because another flow has it too; `overlap` says so.
     """
 
     fingerprint: str = ""
@@ -32,6 +34,7 @@ class Delivery:
     unread: Sequence[str] = field(default=(), compare=False)
     undeclared: Sequence[str] = field(default=(), compare=False)
     fewest: float = field(default=0.0, compare=False)
+    doubts: Mapping[str, str] = field(default_factory=dict, compare=False)
     set_aside: Sequence[str] = field(default=(), compare=False)
     overlap: str = field(default="", compare=False)
 

@@ -72,7 +72,7 @@ def _of_one_header(spark: SparkSession, files: Sequence[ReadFile], form: Format,
     header = header_of(names := form.names(files[0].contents.header), fields)
     if isinstance(form, Parquet):
         read = spark.read.option("recursiveFileLookup", "true").parquet(*_escaped(files))
-        cells = {n: F.col(f"`{name}`") for n, name in enumerate(names)}
+        cells = {n: F.col(f"`{name.replace('`', '``')}`") for n, name in enumerate(names)}
         malformed = F.lit(None).cast("string")
     else:
         assert isinstance(form, Csv), "JSON lines with declared columns are read by `read_json`"

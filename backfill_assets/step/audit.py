@@ -13,6 +13,7 @@ from backfill_assets.quality.offending import offending_rows
 from backfill_assets.quality.profile import profiles, repeated_keys
 from backfill_assets.quality.rule import LONGEST_ERROR, Verdict
 from backfill_assets.quality.rules import TRAILING_DAYS
+from backfill_assets.step.accepted import NOTHING, Standing, with_accepted
 from backfill_assets.step.errors_of_days import is_of_step
 from backfill_assets.step.inputs import AcceptedBuilds
 from backfill_assets.step.rows import Computed
@@ -24,11 +25,13 @@ DAYS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Audited:
-    """One day's figures and verdicts, and up to five rows that broke each failed rule (of the first failed days of a step)."""
+    """One day's figures and verdicts, and up to five rows that broke each failed rule (of the first failed days of a step);
+    `accept`: the names that were accepted of it."""
 
     profile: DayProfile
     verdicts: Sequence[Verdict]
     failing_rows: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    accept: str = ""
 
     @property
     def passed(self) -> bool:
@@ -48,11 +51,11 @@ def audit(
     computed: Computed,
     days: Sequence[date],
     builds: Latest,
-    filled_before: Mapping[date, Sequence[str]] | None = None,
+    stands: Mapping[date, Standing] | None = None,
     leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
-    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `filled_before`: of
-    each day the columns that its accepted rows had values of; `leaks`: what `rules.no_leak` found."""
+    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `stands`: what each
+    day is held against, and what of it is accepted; `leaks`: what `rules.no_leak` found."""
     rows, faults = computed.after, computed.schema_mismatches
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
@@ -61,15 +64,16 @@ def audit(
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
-            filled_before=(filled_before or {}).get(day, ()),
+            filled_before=(standing := (stands or {}).get(day, NOTHING)).filled,
             leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={t.name: b.rows for t in table.compared_with if (b := builds.accepted.get((t.name, day)))},
         )
-        verdicts = [rule.verdict(profile) for rule in (table.rules[:1] if faults else table.rules)]
+        rules = table.rules[:1] if faults else with_accepted(table, standing.accept)
+        verdicts = [rule.verdict(profile) for rule in rules]
         failed += not all(verdict.passed for verdict in verdicts)
         shown = _at_fault(table, rows, day, verdicts) if failed <= DAYS_SHOWN else {}
-        audited[day] = Audited(profile, verdicts, shown)
+        audited[day] = Audited(profile, verdicts, shown, standing.accept)
     return audited
 
 

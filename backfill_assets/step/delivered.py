@@ -1,25 +1,25 @@
 """What was delivered for each day, held against the delivery that its accepted build was made from.
 
 A delivery may lack rows although every file of it can be read: a file has no lines, or one that was there before is not there
-any more. Such a day is refused until the files come, or whoever asks for the build accepts them by name.
+any more; or hold what nobody meant: a file that is cut short, or of another data set. Such a day is refused until other files
+come, or whoever asks for the build accepts them by name.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from shlex import quote
 
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
+from backfill_assets.named import named
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import Delivery
+from backfill_assets.sources.protocol import ENDED, Delivery
+from backfill_assets.step.accept import is_accepted
+from backfill_assets.step.asked_source import answer
 from backfill_assets.tables.declaration import Table
 
 NO_DELIVERY = Delivery()
-# Of the files that changed.
-NAMED = 3
-COMMA = re.compile(r"\s*,\s*")
 Delivered = Delivery | SourceError
 Deliveries = Mapping[date, Delivered]
 
@@ -29,7 +29,7 @@ def delivered_for(
 ) -> Deliveries:
     """Each day's delivery, or the SourceError that says why it is not used; nothing for a table without a source.
 
-    `accepted` holds the accepted builds; `accept` names files that may be empty or missing, separated by commas.
+    `accepted` holds the accepted builds; `accept` names files that may be empty, missing or doubtful, separated by commas.
     """
     return {
         day: each if isinstance(each, SourceError) else _complete(day, each, accepted.get((table.name, day)), accept)
@@ -40,23 +40,30 @@ def delivered_for(
 def deliveries(table: Table, days: Sequence[date], area: LandingArea) -> Deliveries:
     """The same, whatever earlier builds were made from."""
     source = table.source()
-    return source.delivered(area, days) if source else {}
+    if source is None:
+        return {}
+    answered = answer(source, lambda: dict(source.delivered(area, days)))
+    if isinstance(answered, SourceError):
+        return dict.fromkeys(days, answered)
+    return {day: answered.get(day) or SourceError(f"the source {source.name} says nothing of {day}") for day in days}
 
 
 def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) -> Delivered:
     if before and before.delivered == delivery.fingerprint:
         return delivery
-    files_before = before.files if before else {}
-    # A file that was accepted without lines stays accepted.
+    files_before, hashes_before = (before.files, before.hashes) if before else ({}, {})
+    # A file that was accepted stays accepted, whatever others come.
+    same = {name for name, content in delivery.hashes.items() if hashes_before.get(name) == content}
+    doubts = {name: why for name, why in delivery.doubts.items() if name not in same}
     lacking = {name: "has no lines" for name, lines in delivery.files.items() if not lines and files_before.get(name) != 0}
-    lacking |= {name: "is not there any more" for name in files_before if name not in {*delivery.files, *delivery.set_aside}}
-    lacking |= _fewer(delivery, files_before)
-    lacking = {name: why for name, why in lacking.items() if _listed(name) not in _listed(accept)}
-    if not lacking:
+    lacking |= _gone(delivery, files_before) | _fewer(delivery, files_before) | _not_ended(delivery, hashes_before)
+    refused = {name: why for name, why in (lacking | doubts).items() if not is_accepted(name, accept)}
+    if not refused:
         return delivery
-    reasons, names = "; ".join(f"{name} {why}" for name, why in lacking.items()), quote(",".join(lacking))
+    reasons, names = "; ".join(f"{name} {why}" for name, why in refused.items()), quote(",".join(refused))
+    what, mend = ("may be incomplete", "Deliver what is lacking") if refused.keys() - doubts else ("cannot be used", "Mend it")
     return SourceError(
-        f"the source for {day} may be incomplete: {reasons}. The day stays as it was. Deliver what is lacking, or accept it: "
+        f"the source for {day} {what}: {reasons}. The day stays as it was. {mend}, or accept it: "
         f"`backfill run --partitions {day} --accept {names}`"
     )
 
@@ -75,12 +82,12 @@ def file_names(table: Table, days: Sequence[date], area: LandingArea, accepted: 
     return names
 
 
-def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
-    """The names in the list `accept` that are none of those `known`."""
-    rest = _listed(accept)
-    for name in sorted(known, key=len, reverse=True):  # a name with commas before those that are a part of it
-        rest = rest.replace(_listed(name), ",")
-    return [name for name in rest.split(",") if name]
+def _gone(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
+    """The files that are gone, of a delivery that has fewer lines than the one that was accepted: others may hold them else."""
+    if sum(delivery.files.values()) >= sum(before.values()):
+        return {}
+    kept = {*delivery.files, *delivery.set_aside}
+    return {name: "is not there any more" for name in before if name not in kept}
 
 
 def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
@@ -92,18 +99,27 @@ def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
     return {name: f"has {delivery.files[name]:,} lines, and all files of the day had {lines_before:,}" for name in shorter}
 
 
+def _not_ended(delivery: Delivery, before: Mapping[str, str]) -> dict[str, str]:
+    """The files that ended with a line feed when they were accepted, and do not now: the last value may be half of one."""
+    why = "does not end with a line feed, as it did before: it may be cut off"
+    return {
+        name: why
+        for name, content in delivery.hashes.items()
+        if before.get(name, "").endswith(ENDED) and not content.endswith(ENDED)
+    }
+
+
 def files_changed(last: Build, made_from: Build | Delivery) -> str:
     """Which files are other than those that a day was last built from, as far as that is recorded; else ""."""
     before, now, hashes = last.files, made_from.files, made_from.hashes
     changed = [f"{name} came" for name in now if name not in before]
     changed += [f"{name} is gone" for name in before if name not in now]
     changed += [f"{name} has {now[name]:,} lines, and had {n:,}" for name, n in before.items() if now.get(name, n) != n]
-    other = [name for name, content in last.hashes.items() if hashes.get(name, content) != content]
+    other = [name for name, content in last.hashes.items() if not _same(content, hashes.get(name, content))]
     changed += [f"{name} has other contents" for name in other if now.get(name) == before.get(name)]
-    more = f", and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
-    return f"{len(changed)} file(s) changed: {', '.join(changed[:NAMED])}{more}" if before and changed else ""
+    return f"{len(changed)} file(s) changed: {named(changed)}" if before and changed else ""
 
 
-def _listed(names: str) -> str:
-    """Names in a list as it is compared: a name may itself hold commas."""
-    return f",{COMMA.sub(',', names.strip())},"
+def _same(before: str, now: str) -> bool:
+    """Whether two hashes are of the same contents: older builds did not record where a file ends."""
+    return before.removesuffix(ENDED) == now.removesuffix(ENDED)

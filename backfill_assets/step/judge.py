@@ -114,7 +114,7 @@ def record(
         write_mode=request.write_mode,
         mixed=judgement.mixed,
         spark_conf=dict(request.spark_conf),
-        accept=request.accept,
+        accept=audited.accept if audited else request.accept,
         git_commit=request.git_commit,
         identity=request.identity,
         plan=request.plan,

@@ -37,7 +37,7 @@ def main() -> None:
                 (of_day / f"{n}.jsonl").write_bytes(LINE)
                 os.utime(of_day / f"{n}.jsonl", (LONG_AGO, LONG_AGO))
         # Files that changed just now are read again, for clocks of file systems are coarse: here it is a minute later.
-        manifest_at(area.manifest(source.name), source.format, area.files).clock = lambda: time.time() + 60
+        manifest_at(area.manifest(source.name, source.format), source.format, area.files).clock = lambda: time.time() + 60
         first, delivered = timed(source, area, days)
         manifest_at.cache_clear()  # as in another process
         read = list[Entry]()

@@ -59,7 +59,7 @@ def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
         "    20 rows, not written, code 3f2a",
         "    for example 2019-08-17: unique_key: 2 rows twice",
         "run run-2, by ben",
-        "  accepted as empty or missing: a.jsonl",
+        "  accepted by name: a.jsonl",
         "  2019-10-14 12:03:00 staging/outages: 1 day unchanged, 2019-08-15",
         "    10 rows, the same as before, merge, code 3f2a",
     ]

@@ -47,7 +47,8 @@ def test_days_that_will_fail_because_their_source_cannot_be_used_are_named_befor
     *_, fails, last = done.stdout.splitlines()
     assert fails == (
         "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used: outage_events/2019-09-04.jsonl is "
-        "cut off"
+        "cut off. The day stays as it was. Mend it, or accept it: `backfill run --partitions 2019-09-04 --accept "
+        "outage_events/2019-09-04.jsonl`"
     )
     assert last.startswith("Nothing was started.")
     values = json.loads(asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout)
@@ -101,17 +102,17 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
         return
     assert isinstance(done.exception, UsageError)
     assert str(done.exception) == (
-        f"--accept {unknown} is no column, and no file that the planned days have or were last built from. Nothing was "
-        "planned. Did you mean outage_events/2019-09-03.jsonl? Files are named from the landing area on, as "
+        f"--accept {unknown} is no column, no rule, and no file that these days have or were last built from. Nothing was "
+        "planned. Did you mean outage_events/2019-09-03.jsonl? Files are named from the landing area on: "
         "orders/2024-06-01.jsonl."
     )
     assert not (tmp_path / "lake").exists()
 
 
 def test_beside_a_delivery_that_cannot_be_used_any_file_may_be_accepted(tmp_path, two_files):
-    (tmp_path / "landing" / "outage_events" / "2019-09-04.jsonl").write_text('{"a": ')
+    (tmp_path / "landing" / "outage_events" / "2019-09-04.jsonl.gz").write_text("no gzip")
     done = asked(*two_files, "outage_events/2019-09-04b.jsonl", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
-    assert "2019-09-04.jsonl is cut off" in done.stdout
+    assert "2019-09-04.jsonl.gz cannot be read to its end" in done.stdout
 
 
 def test_planning_twice_gives_one_plan_and_changes_nothing_else(tmp_path):

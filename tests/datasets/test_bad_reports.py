@@ -12,8 +12,11 @@ import pytest
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports.sample import deliver
+from backfill_assets.datasets.case_reports.tables import TABLES
 from backfill_assets.lake.record import SCHEMA
 from backfill_assets.plan.status import State
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
 from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
 
 DAYS = Calendar(date(2020, 2, 28), date(2020, 3, 1))
@@ -66,7 +69,7 @@ BROKEN = {
         "it: --accept latitude",
     ),
     "counts that are no numbers": (
-        lambda lines: "\n".join([lines.splitlines()[0], *["Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1"] * 125]),
+        lambda lines: f"{lines.splitlines()[0]}\n" + "Hubei,Mainland China,2020-03-01T10:13:19,n/a,n/a,n/a,1,1\n" * 125,
         "columns_still_filled: confirmed, deaths, recovered null in all 125 rows",
     ),
 }
@@ -87,36 +90,33 @@ def test_a_broken_report_is_refused_and_the_version_before_stays(built, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("broken", "accept"),
+    ("way", "accept", "rows", "due"),
     [
-        (BROKEN["a file cut short at a line"][0], FILE),
-        (BROKEN["a column that turned null"][0], "latitude"),
+        ("a file with only a header", f"{FILE}, has_rows", 0, [DAY]),
+        ("a file cut short at a line", "case_reports/*", 39, []),
+        ("a file cut short within a line", FILE, 125, []),
+        ("a file of another data set", f"{FILE},nulls_at_most,columns_still_filled", 125, [DAY]),
+        ("a column that turned null", "latitude", 125, []),
     ],
-    ids=["far fewer lines", "a column without values"],
 )
-def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(built, tmp_path, broken, accept):
+def test_what_is_accepted_by_name_is_built_and_the_record_says_so_and_why(built, tmp_path, way, accept, rows, due):
+    """Days of staging stay due where its own rules refuse what was accepted: no country, no row."""
     reports = built.copied(tmp_path)
-    (reports.landing / FILE).write_bytes(gzip.compress(broken(text(reports)).encode()))
+    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way][0](text(reports)).encode()))
     reports.run(run="accepting", accept=accept, reason="as it was published")
     build = reports.workspace.lake.latest({RAW: [DAY]}, SCHEMA.names).accepted[RAW, DAY]
-    assert (build.run, build.accept, build.reason) == ("accepting", accept, "as it was published")
-    assert reports.due() == {RAW: [], STAGING: [], FEATURES: []}
+    assert (build.run, build.accept, build.reason, build.rows) == ("accepting", accept, "as it was published", rows)
+    assert {name: days for name, days in reports.due(RAW, STAGING).items() if days} == ({STAGING: due} if due else {})
+    # It stays accepted, by whatever code the same files are read again.
+    (again,) = Step(TABLES[0], reports.workspace, StepRequest(run="again", force=True), reports.spark).run([DAY]).built
+    assert (again.outcome, again.accept, again.message) == ("unchanged", accept, "")
 
 
-@pytest.mark.parametrize(
-    ("way", "why"),
-    [
-        ("a file with only a header", "has_rows: "),
-        ("a file cut short within a line", BROKEN["a file cut short within a line"][1]),
-        ("a file of another data set", BROKEN["a file of another data set"][1]),
-    ],
-    ids=["no rows, which a rule of the table refuses", "a file cut short within a line", "a file of another data set"],
-)
-def test_accepting_a_file_makes_nothing_of_it_that_it_is_not_and_the_version_before_stays(built, tmp_path, way, why):
+def test_accepting_a_file_does_not_accept_what_rules_say_of_it(built, tmp_path):
     reports = built.copied(tmp_path)
     before = reports.rows(RAW, "report_day", "country", "confirmed")
-    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN[way][0](text(reports)).encode()))
+    (reports.landing / FILE).write_bytes(gzip.compress(BROKEN["a file with only a header"][0](text(reports)).encode()))
     reports.run(run="accepting", accept=FILE, reason="as it was published")
     last = reports.workspace.lake.latest({RAW: [DAY]}).last[RAW, DAY]
-    assert (last.outcome, last.message[: len(why)]) == ("failed", why)
+    assert (last.outcome, last.message[:10]) == ("failed", "has_rows: ")
     assert reports.rows(RAW, "report_day", "country", "confirmed") == before

@@ -16,6 +16,7 @@ from tests.sources.files import LINE, put
 
 PACKED = gzip.compress(LINE.encode())
 TRUNCATED = "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
+UTF_16 = "is text in UTF-16; write it in UTF-8"
 BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: incorrect header check)"
 
 
@@ -40,12 +41,18 @@ BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: inco
         pytest.param("a.jsonl.gz", PACKED + bytes(512), 1, BAD_HEADER, id="a packed file with zeros behind it"),
         pytest.param("a.jsonl.gz", PACKED + b"\0", 1, TRUNCATED, id="a packed file with one zero behind it"),
         pytest.param("a.jsonl.gz", b"no gzip", 0, BAD_HEADER, id="no packed file at all"),
+        pytest.param("a.jsonl", LINE.encode("utf-16"), 2, UTF_16, id="text in UTF-16"),
+        pytest.param("a.jsonl.gz", gzip.compress(LINE.encode("utf-16")), 2, UTF_16, id="packed text in UTF-16"),
+        pytest.param("a.jsonl", PACKED, 1, "is packed with gzip, and its name does not end in .gz", id="packed, not so called"),
+        pytest.param("a.jsonl", b"PK\x03\x04\n", 1, "is a ZIP archive or a workbook", id="a workbook"),
     ],
 )
 def test_a_file_says_how_many_lines_it_has_and_why_it_cannot_be_used(tmp_path, name, text, lines, fault):
     file = put(tmp_path, name, text)
     contents = read_contents(file)
-    assert (contents.lines, contents.fault) == (lines, fault)
+    # What is cut off can be read as far as it goes, anything else cannot.
+    cut = fault if fault in ("is cut off", TRUNCATED) else ""
+    assert (contents.lines, contents.fault, contents.cut) == (lines, "" if cut else fault, cut)
     assert contents.size == file.stat().st_size
     assert contents.content == hashlib.blake2b(file.read_bytes()).hexdigest()[:32]
 

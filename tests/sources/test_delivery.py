@@ -1,7 +1,10 @@
 """What a day's files come to: a delivery, or why it is not read."""
 
 import gzip
+import json
 import os
+import time
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +13,7 @@ import pytest
 from backfill_assets import Csv, Landing, Parquet, field
 from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.fields import Field
 from backfill_assets.sources.protocol import Delivery
 from tests.deliveries import day
 from tests.sources.files import put
@@ -46,16 +50,27 @@ def test_the_rows_of_a_file_are_counted_without_its_header(tmp_path, name, text,
     assert delivery.files == {name: rows}
 
 
-FAULTS = {
+DOUBTS = {
     "half a row": (NAME, HEADER + "a,1\nb", "is cut off"),
     "half a quoted value": (NAME, HEADER + 'a,1\n"b,2', "is cut off"),
     "half a packed file": (f"{NAME}.zst", ZSTD[:-3], "cannot be read to its end (Truncated compressed stream)"),
-    "another packing": (f"{NAME}.zst", gzip.compress(b"a"), "cannot be read to its end (ZSTD decompress failed"),
     "another data set": (NAME, "poll,date\nx,y\n", "has no column country, which country needs"),
+}
+FAULTS = {
+    "another packing": (f"{NAME}.zst", gzip.compress(b"a"), "cannot be read to its end (ZSTD decompress failed"),
     "a column twice": (NAME, "country,country\na,b\n", "has more than one column country"),
     "nothing at all, of Parquet": ("cases/08-15-2019.parquet", b"", "cannot be read (Parquet file size is 0 bytes)"),
     "text, of Parquet": ("cases/08-15-2019.parquet", b"a,b\n" * 9, "cannot be read (Parquet magic bytes not found in footer"),
 }
+
+
+@pytest.mark.parametrize(("name", "text", "why"), DOUBTS.values(), ids=DOUBTS)
+def test_a_file_that_should_not_be_used_says_why(tmp_path, name, text, why):
+    put(tmp_path, name, text)
+    delivery = delivered(CASES, tmp_path)
+    assert isinstance(delivery, Delivery)
+    assert delivery.doubts.keys() == {name}
+    assert delivery.doubts[name].startswith(why)
 
 
 @pytest.mark.parametrize(("name", "text", "why"), FAULTS.values(), ids=FAULTS)
@@ -109,6 +124,67 @@ def test_files_without_their_marker_are_left_alone_until_it_is_written(tmp_path)
     assert "cases/2019-08-15/a.csv has no _SUCCESS beside it yet" in str(waiting)
     put(tmp_path, "cases/2019-08-15/_SUCCESS", "")
     assert isinstance(delivered(source, tmp_path), Delivery)
+
+
+def test_a_file_that_keeps_the_time_of_what_it_is_a_copy_of_has_not_settled(tmp_path):
+    """Of `cp -p`, and of a machine whose clock is ahead."""
+    source = Landing("cases", "%m-%d-%Y.csv", Csv(), settled=60)
+    file = put(tmp_path, NAME, HEADER + "a,1\n")
+    for modified in (time.time() - 86_400, time.time() + 30, time.time() + 86_400):
+        os.utime(file, (modified, modified))
+        assert "was written 0 s ago" in str(delivered(source, tmp_path))
+    assert isinstance(delivered(source, tmp_path, clock=lambda: time.time() + 61), Delivery)
+    behind = delivered(source, tmp_path, clock=lambda: time.time() - 90)
+    assert "is of a time 90 s ahead of this machine's clock, and is read" in str(behind)
+
+
+def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
+    for n in (15, 16):
+        put(tmp_path, f"cases/08-{n}-2019.csv", HEADER + "a,1\n")
+    put(tmp_path, "cases/08-16-2019.done", "")
+    source = Landing("cases", "%m-%d-%Y.csv", Csv(), marker="{month}-{day}-{year}.done")
+    found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
+    assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done beside it yet")
+    assert isinstance(found[day(1)], Delivery)
+
+
+def test_a_marker_that_would_serve_several_days_serves_none(tmp_path):
+    put(tmp_path, "cases/_SUCCESS", "")
+    for name in ("2019-08-15.csv", "2019-08/16/a.csv", "2019-08-17/a.csv", "2019-08-17/_SUCCESS", "2019-08/16/_SUCCESS"):
+        put(tmp_path, f"cases/{name}", HEADER + "a,1\n")
+    source = Landing("cases", ["%Y-%m-%d.csv", "%Y-%m/%d/*.csv", "%Y-%m-%d/**"], Csv(), marker="_SUCCESS")
+    found = source.delivered(LandingArea(tmp_path), [day(0), day(1), day(2)])
+    assert [isinstance(each, Delivery) for each in found.values()] == [False, True, True]
+    assert "cases/2019-08-15.csv lies in a folder of several days: write the day into marker='_SUCCESS', as" in str(
+        found[day(0)]
+    )
+
+
+def test_a_file_that_lies_there_packed_too_may_be_one_delivery_twice(tmp_path):
+    for name in (NAME, f"{NAME}.gz", "cases/08-15-2019.csv.bak", "cases/08-16-2019.csv.gz"):
+        put(tmp_path, name, HEADER + "a,1\n")
+    found = CASES.delivered(LandingArea(tmp_path), [day(0), day(1)])
+    assert [each.doubts for each in found.values() if isinstance(each, Delivery)] == [
+        {NAME: f"may hold the rows of {NAME}.gz once more", f"{NAME}.gz": f"may hold the rows of {NAME} once more"},
+        {},
+    ]
+
+
+def test_json_lines_of_which_the_first_have_none_of_the_declared_columns_are_of_another_data_set(tmp_path):
+    name = "cases/2019-08-15.jsonl"
+
+    def doubts(*fields: Field) -> Mapping[str, str]:
+        delivery = delivered(Landing("cases", fields=fields), tmp_path)
+        assert isinstance(delivery, Delivery)
+        return delivery.doubts
+
+    for line in ({"poll": 1, "date": "x"}, {"confirmed": 1}):
+        put(tmp_path, name, (json.dumps(line) + "\n") * 3)
+        why = "has no column country in its first lines, which country needs"
+        assert doubts(*FIELDS) == {name: why}
+    assert doubts(FIELDS[1]) == {}
+    put(tmp_path, name, "<html>\n<p>404</p>\n</html>\n")
+    assert doubts(FIELDS[1]) == {name: "has none of the columns cases in its first lines"}
 
 
 def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):

@@ -58,7 +58,10 @@ def test_files_that_are_not_read_are_named_where_nothing_else_is_delivered(tmp_p
     )
     assert str(delivered[day(0)]).startswith(unread)
     assert isinstance(delivered[day(1)], Delivery)
-    assert str(delivered[day(2)]) == f"no source for {day(2)} in {tmp_path}"
+    assert str(delivered[day(2)]) == (
+        f"no source for {day(2)} in {tmp_path}: no file in events like year={{year}}/month={{month}}/day={{day}}/** or "
+        "{year}-{month}-{day}/** or {year}-{month}-{day}*"
+    )
 
 
 def test_files_that_are_not_read_beside_those_that_are_are_named_and_change_nothing(tmp_path):

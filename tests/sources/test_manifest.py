@@ -3,13 +3,18 @@
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.contents import FileContents
-from backfill_assets.sources.manifest import FORM, Manifest
+from backfill_assets.sources.formats import Csv
+from backfill_assets.sources.landing import Landing
+from backfill_assets.sources.local_disk import LocalDisk
+from backfill_assets.sources.manifest import FORM, Manifest, manifest_at
+from tests.deliveries import day
 from tests.sources.files import LINE, put
 
 
@@ -56,6 +61,40 @@ def test_other_contents_of_the_same_size_and_time_are_noticed(tmp_path):
     assert manifest.contents([file])[file].content != before.content
 
 
+@dataclass(frozen=True)
+class WholeSeconds(LocalDisk):
+    """A file system that keeps times in whole seconds."""
+
+    def state(self, entry):
+        state = super().state(entry)
+        size, *times = state.stamp
+        return state._replace(stamp=(size, *(int(each) // 10**9 * 10**9 for each in times)))
+
+
+def test_a_file_written_again_within_the_second_is_noticed_by_a_process_that_goes_on(tmp_path):
+    file, later = put(tmp_path, "a.jsonl"), [0.0]
+    os.utime(file, (1000, 1000))
+    manifest = Manifest(files=WholeSeconds(), clock=lambda: time.time() + later[0])
+    before = manifest.contents([file])[file]
+    file.write_text(LINE.replace("1", "2"))
+    os.utime(file, (1000, 1000))
+    later[0] = 3.0
+    assert manifest.contents([file])[file].content != before.content
+
+
+def test_sources_of_other_formats_in_one_folder_keep_a_manifest_each(tmp_path):
+    area = LandingArea(tmp_path / "landing", tmp_path / "cache")
+    for name in ("2019-08-15.csv", "2019-08-15.jsonl"):
+        put(area.root, f"orders/{name}")
+    for source in (Landing("orders"), Landing("orders", format=Csv())) * 2:
+        manifest_at(area.manifest("orders", source.format), source.format, area.files).clock = in_a_minute
+        source.delivered(area, [day(0)])
+        manifest_at.cache_clear()  # as in another process
+    saved = [json.loads(each.read_text())["files"] for each in (tmp_path / "cache").iterdir()]
+    assert sorted(Path(name).suffix for files in saved for name in files) == [".csv", ".jsonl"]
+    assert len(saved) == 2
+
+
 def test_a_saved_manifest_that_cannot_be_read_is_made_anew(tmp_path):
     file, saved = put(tmp_path, "a.jsonl"), tmp_path / "landed.json"
     saved.write_text('{"half')
@@ -95,4 +134,4 @@ def test_what_could_not_be_read_is_read_once_it_can(tmp_path):
     assert manifest.contents([file])[file].fault
     put(tmp_path, "a.jsonl")
     contents = manifest.contents([file])[file]
-    assert replace(contents, stamp="") == FileContents(len(LINE), contents.content, 1, len(LINE) - 1)
+    assert replace(contents, stamp="") == FileContents(len(LINE), contents.content, 1, len(LINE) - 1, header='["outageNumber"]')

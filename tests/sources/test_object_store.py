@@ -147,10 +147,10 @@ def test_an_object_that_is_replaced_after_it_was_judged_is_not_read(bucket, area
 def test_a_packed_object_that_is_cut_off_is_refused_by_name(bucket, area):
     bucket.put("events/2019-08-15/a.jsonl.gz", gzip.compress(LINE.encode() * 99)[:-9])
     with bucket.counting() as requests:
-        refused = EVENTS.delivered(area, [day(0)])[day(0)]
-    assert str(refused).startswith(
-        f"the source for {day(0)} cannot be used: events/2019-08-15/a.jsonl.gz cannot be read to its end (Compressed file ended"
-    )
+        delivery = EVENTS.delivered(area, [day(0)])[day(0)]
+    assert isinstance(delivery, Delivery)
+    why = delivery.doubts["events/2019-08-15/a.jsonl.gz"]
+    assert why.startswith("cannot be read to its end (Compressed file ended")
     assert requests["GET events/2019-08-15/a.jsonl.gz"] == 1
 
 

@@ -26,7 +26,7 @@ INCOMPLETE = (
 
 def no_files(path: Path) -> str:
     path.unlink()
-    return "no source for {day} in {landing}"
+    return "no source for {day} in {landing}: "
 
 
 def nothing_packed(path: Path) -> str:
@@ -97,7 +97,8 @@ def one_empty_file_of_two(path: Path) -> str:
 
 
 def a_file_of_before_is_gone(path: Path) -> str:
-    path.rename(path.with_name("other.jsonl.gz"))
+    path.unlink()
+    path.with_name("other.jsonl").write_text(json.dumps(change("1")))  # one line of two
     return INCOMPLETE.replace("NAME", "{file}").replace("WHY", "is not there any more")
 
 

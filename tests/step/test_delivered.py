@@ -20,20 +20,26 @@ from tests.world import FOUR, RAW, REJECTED, World
 AREA = LandingArea(Path("/no/landing"))
 
 
-class Files(Lines):
-    """The same files each day, by name with their lines."""
+class Delivering(Lines):
+    """The same delivery each day."""
 
-    def __init__(self, **files: int) -> None:
-        self.files = files
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
 
     def delivered(self, area, days):
-        return dict.fromkeys(days, Delivery("now", self.files, fewest=0.5))
+        return dict.fromkeys(days, self.delivery)
 
 
-def judged(now: dict[str, int], before: dict[str, int] | None, accept: str = "", fingerprint: str = "before"):
+def of(files: dict[str, int]) -> Delivery:
+    return Delivery("now", files, fewest=0.5)
+
+
+def judged(
+    now: dict[str, int] | Delivery, before: dict[str, int] | None, accept: str = "", fingerprint: str = "before", hashes=()
+):
     """What a delivery comes to, of a day that was accepted with the files of `before`."""
-    table = replace(raw, reads={"lines": Files(**now)})
-    build = Build(raw.name, day(0), "accepted", "r", "1", delivered=fingerprint, files=before or {})
+    table = replace(raw, reads={"lines": Delivering(now if isinstance(now, Delivery) else of(now))})
+    build = Build(raw.name, day(0), "accepted", "r", "1", delivered=fingerprint, files=before or {}, hashes=dict(hashes))
     accepted = {} if before is None else {(raw.name, day(0)): build}
     return delivered_for(table, [day(0)], AREA, accepted, accept)[day(0)]
 
@@ -59,7 +65,13 @@ def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = ""
         pytest.param({"a": 9}, {"a": 1}, "", [], id="other contents"),
         pytest.param({"a": 1, "b": 0, "c": 0}, {"a": 1, "b": 1, "d": 1}, "", ["b", "c", "d"], id="every such file is named"),
         pytest.param({"a": 1, "b": 0, "c": 0}, {"a": 1, "d": 1}, "b, d", ["c"], id="but those accepted"),
-        pytest.param({"a": 1, "b": 0}, {"a": 1, "c": 1}, "c,b", [], id="accepted, each"),
+        pytest.param({"a": 1, "b": 0}, {"a": 1, "c": 2}, "c,b", [], id="accepted, each"),
+        pytest.param({"s/a": 0, "s/b": 0, "t": 0}, None, "s/*", ["t"], id="accepted by a pattern"),
+        pytest.param({"s/a": 0, "[b]": 0}, None, "*/a,[b]", [], id="a pattern beside a name"),
+        pytest.param({"sa": 0, "s.": 0}, None, "s., s?, [s]a", ["sa"], id="only * stands for others"),
+        pytest.param({"a.gz": 2}, {"a": 2}, "", [], id="packed in place: as many lines under another name"),
+        pytest.param({"b": 3}, {"a": 2, "c": 1}, "", [], id="two files that became one"),
+        pytest.param({"b": 2}, {"a": 2, "c": 1}, "", ["a", "c"], id="two files that became one with fewer lines"),
         pytest.param({"a": 0}, {"a": 1}, "a", [], id="the only one accepted as empty"),
         pytest.param({"a": 2, "b": 0}, {"a": 1, "b": 0}, "", [], id="one that was accepted as empty before"),
         pytest.param({"a": 0, "b": 0}, {"a": 1, "b": 0}, "", ["a"], id="and another one"),
@@ -93,13 +105,45 @@ def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(no
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "before", "accept", "is_refused"),
+    [
+        pytest.param("x", {}, "", True, id="as it first comes"),
+        pytest.param("x", {}, "a*", False, id="accepted"),
+        pytest.param("x", {"a": "x"}, "", False, id="as it was accepted, with another file"),
+        pytest.param("y", {"a": "x"}, "", True, id="with other contents than were accepted"),
+    ],
+)
+def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is(content, before, accept, is_refused):
+    delivery = Delivery("now", {"a": 5, "b": 1}, hashes={"a": content, "b": "1"}, doubts={"a": "is cut off"})
+    judgement = judged(delivery, dict.fromkeys(before, 5), accept, hashes=before)
+    assert isinstance(judgement, SourceError) == is_refused
+    if is_refused:
+        assert str(judgement) == (
+            f"the source for {day(0)} cannot be used: a is cut off. The day stays as it was. Mend it, or accept it: "
+            f"`backfill run --partitions {day(0)} --accept a`"
+        )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_refused"),
+    [("1$", "2", True), ("1$", "2$", False), ("1", "2", False), ("1", "2$", False), (None, "2", False)],
+    ids=["cut within its last value", "whole", "never ended so", "ended since", "new"],
+)
+def test_a_file_that_ended_with_a_line_feed_and_does_not_now_is_refused(before, now, is_refused):
+    hashes = {"a": before} if before else {}
+    judgement = judged(Delivery("now", {"a": 5}, hashes={"a": now}), {"a": 5}, hashes=hashes)
+    assert isinstance(judgement, SourceError) == is_refused
+    assert not is_refused or "a does not end with a line feed, as it did before: it may be cut off. " in str(judgement)
+
+
 def test_a_delivery_that_was_accepted_as_it_is_stays_accepted():
     assert lacking({"a": 1, "b": 0}, {}, fingerprint="now") == []
 
 
 def test_a_name_with_commas_can_be_accepted():
     now, name = {"a": 1, "b, c": 0}, "b, c"
-    table = replace(raw, reads={"lines": Files(**now)})
+    table = replace(raw, reads={"lines": Delivering(of(now))})
     assert isinstance(delivered_for(table, [day(0)], AREA, {}, f"d,{name}")[day(0)], Delivery)
     assert isinstance(delivered_for(table, [day(0)], AREA, {}, "b,c,d")[day(0)], Delivery)
     assert isinstance(delivered_for(table, [day(0)], AREA, {}, "c")[day(0)], SourceError)
@@ -171,7 +215,7 @@ def test_if_no_day_can_be_built_the_step_fails_and_each_day_is_recorded_once(bui
         pytest.param({"a": 1000}, {"a": 2}, "1 file(s) changed: a has 2 lines, and had 1,000", id="other lines"),
         pytest.param({"a": 1}, {"a": 1}, "", id="the same names and lines"),
         pytest.param({}, {"a": 1}, "", id="files that are not recorded"),
-        pytest.param({"a": 1}, dict.fromkeys("bcd", 1), "4 file(s) changed: b came, c came, d came, and 1 more", id="many"),
+        pytest.param({"a": 1}, dict.fromkeys("bcd", 1), "4 file(s) changed: b came, c came, d came and 1 more", id="many"),
     ],
 )
 def test_what_changed_of_a_delivery_is_named(before, now, said):

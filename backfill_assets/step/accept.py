@@ -1,0 +1,32 @@
+"""What a request accepts by name: files, columns and rules, in a list with commas. `*` in a name stands for any characters."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+COMMA = re.compile(r"\s*,\s*")
+
+
+def is_accepted(name: str, accept: str) -> bool:
+    """Whether a list names this; the name may itself hold commas."""
+    return _listed(name) in _listed(accept) or any(_matches(pattern, name) for pattern in _patterns(accept))
+
+
+def unknown_names(accept: str, known: Iterable[str]) -> list[str]:
+    """The names in the list that are none of those `known`."""
+    names = sorted(known, key=len, reverse=True)  # a name with commas before those that are a part of it
+    rest = _listed(accept)
+    for name in names:
+        rest = rest.replace(_listed(name), ",")
+    return [each for each in rest.split(",") if each and not ("*" in each and any(_matches(each, name) for name in names))]
+
+
+def _patterns(accept: str) -> Sequence[str]:
+    return [name for name in COMMA.split(accept.strip()) if "*" in name]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def _listed(names: str) -> str:
+    return f",{COMMA.sub(',', names.strip())},"
