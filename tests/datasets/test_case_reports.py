@@ -1,11 +1,6 @@
 """The case reports as they were republished: status names the days whose files changed, and the tables are DuckDB's."""
 
-import csv
-import gzip
-import io
-import json
 import random
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, timedelta
@@ -18,6 +13,7 @@ from backfill_assets import Archive, TwoFlows, same_day, window
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports.sample import FIRST_DAY, LAST_DAY, Version, versions
 from backfill_assets.datasets.case_reports.tables import REPORTS, WEEK, case_counts, case_reports, new_cases
+from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.tables.declaration import Table
 from tests.datasets.killed import killed
@@ -28,7 +24,7 @@ from tests.sources.files import put
 BATCHES = 4
 # Days of two layouts, which were published again on several days.
 FEW = Calendar(date(2020, 3, 18), LAST_DAY)
-PAST = Archive("history", day="report_day")
+PAST = Archive("history", files="%m-%d-%Y.csv.gz", format=Csv())
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +68,14 @@ def test_arriving_in_another_order_and_built_by_processes_that_are_killed_they_c
 
 
 def with_archives() -> tuple[Table, ...]:
-    """The tables, of whose days some lie in archives: lines of JSON with the columns that the reports had, and their day."""
+    """The tables, of whose days some lie in archives: the reports as they were published, whose day is in their names."""
     raw = replace(case_reports, reads={"rows": TwoFlows(REPORTS, PAST)})
     counts = replace(case_counts, reads={"reports": same_day(raw)})
     return raw, counts, replace(new_cases, reads={"counts": window(counts, first=-WEEK, last=0)})
 
 
-def file_away(landing: Path, files: Iterable[Version]) -> None:
-    lines = []
-    for version in files:
-        text = gzip.decompress(version.path.read_bytes()).decode("utf-8-sig")
-        lines += [json.dumps({"report_day": str(version.day)} | row) for row in csv.DictReader(io.StringIO(text))]
-    put(landing, "history/reports.jsonl.gz", "\n".join(lines))
+def file_away(landing: Path, version: Version) -> None:
+    put(landing, f"history/{version.day:%m-%d-%Y}.csv.gz", version.path.read_bytes())
 
 
 def test_with_both_flows_at_once_they_come_to_the_same(tmp_path, spark, seed):
@@ -95,9 +87,10 @@ def test_with_both_flows_at_once_they_come_to_the_same(tmp_path, spark, seed):
     assert [version.day for version in archived] == FEW.days()[:4]
 
     def archives() -> None:
-        for n in range(4):
-            file_away(reports.landing, [archived[3], *archived[:n]])
-            list(take_in(PAST, reports.workspace.area))
+        for version in (archived[3], *archived[:3]):
+            file_away(reports.landing, version)
+            (taken,) = take_in(PAST, reports.workspace.area)
+            assert not taken.problem
 
     with ThreadPoolExecutor(1) as beside:
         flow = beside.submit(archives)
