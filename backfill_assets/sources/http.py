@@ -5,6 +5,7 @@ what is kept: no request is sent by importing a project, by its status, or by ma
 """
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -38,25 +39,25 @@ class HttpSource(Source):
     at_once: int = field(default=1, compare=False)
 
     @property
+    @abstractmethod
     def columns(self) -> str:
         """The columns of `rows` with their types, as SQL."""
-        raise NotImplementedError
 
+    @abstractmethod
     def queries(self) -> list[Query]:
         """The requests that together are asked of a day, without the day."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_days(self, first: date, last: date) -> Query:
         """What a request for these days, both included, has beside its query."""
-        raise NotImplementedError
 
     def units(self, query: Query, days: int) -> int:
         """What a request for so many days costs of each limit."""
         return 1
 
+    @abstractmethod
     def parsed(self, query: Query, answer: Any, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
         """The rows of an answer by day, without the days that the service has not got yet. ValueError for a wrong answer."""
-        raise NotImplementedError
 
     def rows(self, answered: Iterable[Row]) -> Iterable[Row]:
         """The rows of a day, of those that all queries were answered with."""

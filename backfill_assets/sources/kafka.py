@@ -26,9 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.kafka_index import day_of, index_at, number_of, ranges
+from backfill_assets.sources.kafka_index import Gone, day_of, index_at, number_of, ranges
 from backfill_assets.sources.kafka_rows import PACKAGE, records
-from backfill_assets.sources.kafka_topic import Run, Topic
+from backfill_assets.sources.kafka_topic import TIMEOUT, TIMEOUT_MS, Run, Topic, TopicState
 from backfill_assets.sources.protocol import Delivery, Source
 from backfill_assets.sources.usable import usable
 
@@ -44,7 +44,8 @@ class Kafka(Source):
     servers  its brokers: "kafka-1:9092,kafka-2:9092"
     options  settings of the client, as librdkafka names them: "security.protocol", "sasl.mechanism", "sasl.username",
              "sasl.password", "ssl.ca.location"; "env:NAME" stands for an environment variable. Spark is given the same; what
-             it needs besides begins with "kafka.", as "kafka.ssl.truststore.location"
+             it needs besides begins with "kafka.", as "kafka.ssl.truststore.location"; "socket.timeout.ms" says how long an
+             answer is waited for, by itself 10 seconds
 
     The rows have `arrival_day DATE, key BINARY, value BINARY, partition INT, offset BIGINT, timestamp TIMESTAMP`, in
     milliseconds, and `headers ARRAY<STRUCT<key: STRING, value: BINARY>>`: `value.cast("string")` is a value as text.
@@ -58,6 +59,12 @@ class Kafka(Source):
     # The same topic elsewhere is the same source: what it holds decides.
     servers: str = field(compare=False)
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if odd := [name for name, value in self.options.items() if not isinstance(name, str) or not isinstance(value, str)]:
+            raise ValueError(f"Kafka({self.topic!r}): the value of the option {odd[0]} is to be a text, as '10000' or 'true'")
+        if not self.options.get(TIMEOUT, str(TIMEOUT_MS)).isdecimal():
+            raise ValueError(f"Kafka({self.topic!r}): the option {TIMEOUT} is a number of milliseconds")
 
     @property
     def name(self) -> str:
@@ -108,7 +115,7 @@ class Kafka(Source):
         today = datetime.fromtimestamp(area.clock(), UTC).date()
         over = [day for day in days if day < today]
         try:
-            runs = self._of_days_over(area, over) if over else {}
+            runs = self._of_days_over(area, over, number_of(today)) if over else {}
         except SourceError as error:
             runs = {day: type(error)(f"no source for {day}: {error}") for day in over}
         return {day: runs[day] if day in runs else self._not_over(day) for day in days}
@@ -116,37 +123,44 @@ class Kafka(Source):
     def _not_over(self, day: date) -> StillWritten:
         return StillWritten(f"{day} is not over yet: the records of {self.topic} are read from {day + timedelta(days=1)} on")
 
-    def _of_days_over(self, area: LandingArea, days: Sequence[date]) -> dict[date, Runs | SourceError]:
+    def _of_days_over(self, area: LandingArea, days: Sequence[date], today: int) -> dict[date, Runs | SourceError]:
         topic = self._topic
-        held = topic.held()
-        if held.compacted:
-            raise SourceError(f"{self.topic} is compacted (cleanup.policy): what it holds of a day changes without notice")
+        state = topic.state()
+        if state.compacted:
+            raise SourceError(f"{self.topic} is compacted (cleanup.policy): what it has of a day changes without notice")
         index = index_at(area.cache and area.cache / f"{self.topic}.kafka.json", topic)
-        runs: dict[date, Runs | SourceError] = {day: {} for day in days}
-        gone: dict[int, int] = {}
-        for number, known in index.up_to_now(topic, held, min(days)).items():
+        # By number: timestamps may be beyond the calendar.
+        runs: dict[int, dict[int, list[Run]]] = {number_of(day): {} for day in days}
+        gone: dict[int, Gone] = {}
+        for number, known in index.up_to_now(topic, state, min(days)).items():
             for run in known.runs:
-                if isinstance(of_day := runs.get(day_of(run.day)), dict):
-                    of_day.setdefault(number, []).append(run)
-            if (last := known.gone_until(held.offsets[number][0])) is not None:
-                gone[number] = last
-        for number, last in gone.items():
-            runs |= {day: self._gone(day, number, held.offsets[number][0], last) for day in days if number_of(day) <= last}
-        return runs
+                if run.day in runs:
+                    runs[run.day].setdefault(number, []).append(run)
+            gone[number] = known.gone(state.offsets[number][0], today)
+        return {day: self._gone(day, gone, state) or runs[number_of(day)] for day in days}
 
-    def _gone(self, day: date, number: int, begins: int, last: int) -> NotDelivered:
-        return NotDelivered(
-            f"no source for {day}: {self.topic}/{number} begins with offset {begins} by now, so that {self.topic} holds whole "
-            f"days from {day_of(last + 1)} on, and not all of {day}"
-        )
+    def _gone(self, day: date, gone: Mapping[int, Gone], state: TopicState) -> NotDelivered | None:
+        """That the topic may have lost records of the day; None if it has not."""
+        for number, days in gone.items():
+            if number_of(day) in days:
+                return NotDelivered(
+                    f"no source for {day}: {self.topic}/{number} begins with offset {state.offsets[number][0]} by now, so that "
+                    f"{self.topic} holds whole days from {day_of(days.last + 1)} on, and not all of {day}"
+                )
+        return None
 
     def _delivery(self, runs: Runs) -> Delivery:
-        lines = [f"{number} {run.first} {run.end} {run.records}" for number, of_day in sorted(runs.items()) for run in of_day]
+        # Records stay as they are: a day has others when it has more.
+        lines = [f"{n} {of_day[0].first} {of_day[-1].end} {_records(of_day)}" for n, of_day in sorted(runs.items())]
         fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
         # Named by their first offset, which stays: another topic of the same name delivers other files.
         files = {f"{self.topic}/{number}@{of_day[0].first}": of_day for number, of_day in runs.items()}
-        counts = {name: sum(run.records for run in of_day) for name, of_day in files.items()}
+        counts = {name: _records(of_day) for name, of_day in files.items()}
         return Delivery(fingerprint, counts, hashes={name: _offsets(of_day, fingerprint) for name, of_day in files.items()})
+
+
+def _records(runs: Sequence[Run]) -> int:
+    return sum(run.records for run in runs)
 
 
 def _offsets(runs: Sequence[Run], fingerprint: str) -> str:

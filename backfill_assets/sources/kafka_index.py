@@ -6,7 +6,7 @@ The index is saved in a file, so that the next process reads only what came sinc
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -16,13 +16,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backfill_assets.lake.cache_folder import make_cache
-from backfill_assets.sources.kafka_topic import DAY_MS, Held, Run, Topic
+from backfill_assets.sources.kafka_topic import DAY_MS, GAP, Run, Topic, TopicState
 
 EPOCH = date(1970, 1, 1)
 # Of what is saved. Increase it with any change of what is known of a partition.
-FORM = 1
-# Records of other days between two of a day are read along, rather than asking twice; and so many times at most.
-GAP, MOST = 10_000, 8
+FORM = 2
+# The most ranges of a partition that are read; more only where they are few.
+MOST = 8
+
+
+class Gone(NamedTuple):
+    """The days that may have lost records: those up to the day `until`, and `days`."""
+
+    until: int = -1
+    days: Collection[int] = frozenset()
+
+    def __contains__(self, day: object) -> bool:
+        return isinstance(day, int) and (day <= self.until or day in self.days)
+
+    @property
+    def last(self) -> int:
+        return max([self.until, *self.days])
+
+
+NOTHING_GONE = Gone()
 
 
 class Known(NamedTuple):
@@ -32,12 +49,15 @@ class Known(NamedTuple):
     end: int = 0
     runs: Sequence[Run] = ()
 
-    def gone_until(self, begins: int) -> int | None:
-        """The last day of which records may have been deleted: those before the offset `begins`; None if there are none."""
-        if not begins or self.first > begins:  # an earlier day's record is still held before the first that is known
-            return None
-        deleted = [run.day for run in self.runs if run.first < begins]
-        return max(deleted) if deleted else self.runs[0].day if self.runs else None
+    def gone(self, begins: int, today: int) -> Gone:
+        """The days of which records may have been deleted: those before the offset `begins`."""
+        if not begins or not self.runs or self.first > begins:  # there is a record still, before the first that is known
+            return NOTHING_GONE
+        deleted = frozenset(run.day for run in self.runs if run.first < begins and run.day <= today)
+        if not self.first:
+            return Gone(days=deleted)
+        # Of what was deleted unseen, the order of time tells the days: by the first record, but of no clock that was ahead.
+        return Gone(next((run.day for run in self.runs if run.day <= today), today), deleted)
 
 
 @dataclass
@@ -59,16 +79,16 @@ class Index:
                 }
                 self.topic_id = saved["topic"]
 
-    def up_to_now(self, topic: Topic, held: Held, day: date) -> Mapping[int, Known]:
-        """The partitions, with every record of `day` and later days that the topic holds. Only what is new of it is read."""
+    def up_to_now(self, topic: Topic, state: TopicState, day: date) -> Mapping[int, Known]:
+        """The partitions, with every record of `day` and later days that the topic has. Only what is new of it is read."""
         with self.lock:
-            ends = {number: end for number, (_, end) in held.offsets.items()}
-            if self.topic_id != held.id or any(ends.get(number, -1) < known.end for number, known in self.partitions.items()):
-                self.topic_id, self.partitions = held.id, {}  # another topic of the same name
-            begins = topic.first_at(number_of(day) * DAY_MS, held)
+            ends = {number: end for number, (_, end) in state.offsets.items()}
+            if self.topic_id != state.id or any(ends.get(number, -1) < known.end for number, known in self.partitions.items()):
+                self.topic_id, self.partitions = state.id, {}  # another topic of the same name
+            begins = topic.first_at(number_of(day) * DAY_MS, state)
             known = {number: Known(begin, begin) for number, begin in begins.items()}
             # What was deleted before it was read leaves a gap, before which nothing counts.
-            known |= {number: each for number, each in self.partitions.items() if each.end >= held.offsets[number][0]}
+            known |= {number: each for number, each in self.partitions.items() if each.end >= state.offsets[number][0]}
             before = {number: (begins[number], each.first) for number, each in known.items() if begins[number] < each.first}
             since = {number: (each.end, ends[number]) for number, each in known.items() if each.end < ends[number]}
             for number, runs in topic.runs(before).items():
@@ -96,24 +116,34 @@ def index_at(path: Path | None, topic: Topic) -> Index:
 
 
 def joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
-    """Runs that follow each other as one list; two of one day where they meet become one."""
-    if earlier and later and earlier[-1].day == later[0].day:
-        a, b = earlier[-1], later[0]
-        return [*earlier[:-1], Run(a.day, a.first, b.end, a.records + b.records, a.size + b.size), *later[1:]]
-    return [*earlier, *later]
+    """Runs of a partition as one list; those of a day that are near each other become one."""
+    runs: dict[int, list[Run]] = {}
+    for run in [*earlier, *later]:
+        of_day = runs.setdefault(run.day, [])
+        if of_day and run.first - of_day[-1].end <= GAP:
+            before = of_day[-1]
+            of_day[-1] = Run(run.day, before.first, run.end, before.records + run.records, before.size + run.size)
+        else:
+            of_day.append(run)
+    return sorted((run for of_day in runs.values() for run in of_day), key=lambda run: run.first)
 
 
 def ranges(runs: Sequence[Run]) -> list[tuple[int, int]]:
     """The offsets to read for the runs of some days: few ranges, with what lies between runs that are near each other."""
-    gaps = sorted((after.first - run.end for run, after in pairwise(runs)), reverse=True)
-    near = max(GAP, gaps[MOST - 1] if len(gaps) >= MOST else 0)
-    spans: list[tuple[int, int]] = []
-    for run in runs:
-        if spans and run.first - spans[-1][1] <= near:
-            spans[-1] = (spans[-1][0], run.end)
+    spans = _merged([(run.first, run.end) for run in runs], 0)
+    gaps = sorted((after[0] - span[1] for span, after in pairwise(spans)), reverse=True)
+    return _merged(spans, max(GAP, gaps[MOST - 1] if len(gaps) >= MOST else 0))
+
+
+def _merged(spans: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """Ranges in the order of their beginnings, of which those that are near each other have become one."""
+    merged: list[tuple[int, int]] = []
+    for first, end in spans:
+        if merged and first - merged[-1][1] <= near:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            spans.append((run.first, run.end))
-    return spans
+            merged.append((first, end))
+    return merged
 
 
 def number_of(day: date) -> int:

@@ -15,7 +15,10 @@ with suppress(ImportError):  # said where a broker is to be asked
     from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 DAY_MS = 86_400_000
-TIMEOUT_S = 10.0
+# How long a broker is waited for, unless the options say so.
+TIMEOUT_MS, TIMEOUT = 10_000, "socket.timeout.ms"
+# Records of other days between two of a day are read along, rather than asking twice.
+GAP = 10_000
 # The client gives so many messages at once, or what it has after so many seconds.
 AT_ONCE, PATIENCE_S = 10_000, 0.05
 # Values of options that are read from the environment, so that no secret stands in code.
@@ -23,10 +26,10 @@ ENV = "env:"
 
 
 class Run(NamedTuple):
-    """Records of one day that follow each other: their first offset, that after the last, their number and bytes.
+    """Records of one day in one partition: the offset of the first, that after the last, their number and bytes.
 
-    `day` is counted from 1970-01-01 on. Offsets between the two without a record are those of transactions: their markers, and
-    what was aborted.
+    `day` is counted from 1970-01-01 on, and may be beyond any calendar. Between two of the records that follow each other lie
+    at most GAP offsets: records of other days, and of transactions their markers and what was aborted.
     """
 
     day: int
@@ -36,8 +39,8 @@ class Run(NamedTuple):
     size: int
 
 
-class Held(NamedTuple):
-    """What a topic holds: of each partition the first offset and that after the last one whose transaction is over.
+class TopicState(NamedTuple):
+    """What a topic has now: of each partition the first offset and that after the last one whose transaction is over.
 
     `id` is the topic's own: one that was deleted and made again has another. `compacted`: records go as newer ones come.
     """
@@ -55,28 +58,32 @@ class Topic:
     servers: str
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
-    def held(self) -> Held:
-        """What the topic holds now. NotDelivered if there is no such topic, StillWritten if no broker shows it."""
+    @property
+    def timeout(self) -> float:
+        """In seconds."""
+        return int(self.options.get(TIMEOUT, TIMEOUT_MS)) / 1000
+
+    def state(self) -> TopicState:
+        """What the topic has now. NotDelivered if there is no such topic, StillWritten if no broker shows it."""
         with self._asking() as admin:
-            described = admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT_S)[self.name].result()
+            described = admin.describe_topics(TopicCollection([self.name]), request_timeout=self.timeout)[self.name].result()
             partitions = [each.id for each in described.partitions]
             first = self._offsets(admin, partitions, OffsetSpec.earliest())
             end = self._offsets(admin, partitions, OffsetSpec.latest())
             offsets = {number: (first[number], end[number]) for number in partitions}
-            return Held(str(described.topic_id), offsets, self._is_compacted(admin))
+            return TopicState(str(described.topic_id), offsets, self._is_compacted(admin))
 
-    def first_at(self, milliseconds: int, held: Held) -> dict[int, int]:
+    def first_at(self, milliseconds: int, state: TopicState) -> dict[int, int]:
         """Of each partition the first offset whose record is of this time or later; where there is none, its end."""
         with self._asking() as admin:
-            found = self._offsets(admin, held.offsets, OffsetSpec.for_timestamp(milliseconds))
-        return {number: held.offsets[number][1] if offset < 0 else offset for number, offset in found.items()}
+            found = self._offsets(admin, state.offsets, OffsetSpec.for_timestamp(milliseconds))
+        return {number: state.offsets[number][1] if offset < 0 else offset for number, offset in found.items()}
 
     def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Run]]:
         """The records of these offsets, of each partition from the first up to, and without, the second: each is read once."""
         errors: list[str] = []
-        config = self._config(errors)
         with self._errors_said(errors):
-            consumer = Consumer(config | {
+            consumer = Consumer(self._config(errors) | {
                 "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
                 "enable.partition.eof": True, "isolation.level": "read_committed",
             })  # fmt: skip
@@ -87,12 +94,12 @@ class Topic:
                 consumer.close()
 
     def _read(self, consumer: "Consumer", ends: dict[int, int]) -> dict[int, list[Run]]:
-        runs: dict[int, list[list[int]]] = {number: [] for number in ends}
+        runs: dict[int, dict[int, list[list[int]]]] = {number: {} for number in ends}
         heard = time.monotonic()
         while ends:
             messages = consumer.consume(AT_ONCE, timeout=PATIENCE_S)
             heard = time.monotonic() if messages else heard
-            if time.monotonic() - heard > TIMEOUT_S:
+            if time.monotonic() - heard > self.timeout:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             for message in messages:
                 number, offset, error = message.partition(), message.offset(), message.error()
@@ -105,25 +112,28 @@ class Topic:
                     ends.pop(number, None)
                     continue
                 day, size = message.timestamp()[1] // DAY_MS, len(message)
-                of_partition = runs[number]
-                if of_partition and of_partition[-1][0] == day:
-                    run = of_partition[-1]
+                of_day = runs[number].setdefault(day, [])
+                if of_day and offset - of_day[-1][2] <= GAP:
+                    run = of_day[-1]
                     run[2], run[3], run[4] = offset + 1, run[3] + 1, run[4] + size
                 else:
-                    of_partition.append([day, offset, offset + 1, 1, size])
+                    of_day.append([day, offset, offset + 1, 1, size])
                 if offset + 1 == end:
                     del ends[number]
-        return {number: [Run(*run) for run in of_partition] for number, of_partition in runs.items()}
+        return {
+            number: sorted((Run(*run) for of_day in by_day.values() for run in of_day), key=lambda run: run.first)
+            for number, by_day in runs.items()
+        }
 
     def _offsets(self, admin: "AdminClient", partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
         wanted = {TopicPartition(self.name, number): spec for number in partitions}
-        answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
+        answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self.timeout)
         return {each.partition: answer.result().offset for each, answer in answers.items()}
 
     def _is_compacted(self, admin: "AdminClient") -> bool:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
         try:
-            settings = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
+            settings = admin.describe_configs([resource], request_timeout=self.timeout)[resource].result()
         except KafkaException:  # who may read a topic may not always see its settings
             return False
         return "cleanup.policy" in settings and "compact" in settings["cleanup.policy"].value
@@ -131,9 +141,8 @@ class Topic:
     @contextmanager
     def _asking(self) -> Iterator["AdminClient"]:
         errors: list[str] = []
-        config = self._config(errors)
-        admin = AdminClient(config)
         with self._errors_said(errors):
+            admin = AdminClient(self._config(errors))
             try:
                 yield admin
             finally:

@@ -1,18 +1,25 @@
 """The columns of a PostgreSQL table: how Spark gets each, and the queries that are made of them."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backfill_assets.calendar import consecutive
 from backfill_assets.errors import SourceError
+from backfill_assets.sources.postgres_types import (
+    ARRAYS,
+    AS_IT_IS,
+    WITH_ZONE,
+    WITHOUT_ZONE,
+    is_decimal,
+    literal,
+    plain_type,
+    quoted,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-    from backfill_assets.sources.postgres import PostgresTable
 
 CATALOG = """
     SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod),
@@ -23,10 +30,24 @@ CATALOG = """
 """
 # Kinds of relation whose rows know the transaction that wrote them: tables, partitioned ones, materialized views.
 WITH_XMIN = "rpm"
-AS_IT_IS = {"boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "bytea"}
-ARRAYS = {f"{kind}[]" for kind in AS_IT_IS} - {"bytea[]"}
-WITH_ZONE, WITHOUT_ZONE = "timestamp with time zone", "timestamp without time zone"
 DAY, AT = "arrival_day", "backfill_at"
+
+
+class Declared(Protocol):
+    """What a source declares of its table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def day(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[str]: ...
+    @property
+    def time_zone(self) -> str: ...
+    @property
+    def changed_at(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +67,7 @@ class Columns:
     width: int
 
     @classmethod
-    def of(cls, source: "PostgresTable", connection: "Connection[Any]") -> "Columns":
+    def of(cls, source: Declared, connection: "Connection[Any]") -> "Columns":
         """The columns of a source's table as they are now. SourceError if it lacks one that is declared."""
         listed = connection.execute(CATALOG, [table := source.table or source.name]).fetchall()
         info = connection.info
@@ -72,7 +93,7 @@ class Columns:
             relation=listed[0][0],
             types={name: types[name] for name in wanted},
             day=source.day,
-            day_type=_plain(types[source.day]),
+            day_type=plain_type(types[source.day]),
             time_zone=source.time_zone,
             hashed=[source.changed_at] if source.changed_at else [source.day, *wanted],
             has_xmin=listed[0][1] in WITH_XMIN and not source.changed_at,
@@ -128,7 +149,7 @@ class Columns:
         return f"({AT} >= '{first - off} 00:00' AND {AT} < '{last + off + timedelta(days=1)} 00:00' AND {days})"
 
     def _as_read(self, name: str, kind: str) -> str:
-        column, plain = f"t.{quoted(name)}", _plain(kind)
+        column, plain = f"t.{quoted(name)}", plain_type(kind)
         if kind in AS_IT_IS:
             return column
         if plain == WITHOUT_ZONE and self.time_zone:
@@ -138,29 +159,8 @@ class Columns:
         refused += f" || {column}::text)::{kind}"
         if plain in ("date", WITH_ZONE):
             return f"CASE WHEN isfinite({column}) THEN {column} ELSE {refused} END"
-        if _is_decimal(kind):
+        if is_decimal(kind):
             return f"CASE WHEN {column} <> 'NaN' THEN {column} ELSE {refused} END"
         if kind in ARRAYS:
             return f"CASE WHEN array_ndims({column}) > 1 THEN {refused} ELSE {column} END"
         return f"{column}::text"
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _plain(kind: str) -> str:
-    """A type without its precision."""
-    return re.sub(r"\([\d,]+\)", "", kind)
-
-
-def _is_decimal(kind: str) -> bool:
-    """Whether Spark has a decimal of that precision and scale."""
-    match = re.fullmatch(r"numeric\((\d+),(\d+)\)", kind)
-    return bool(match) and int(match[2]) <= int(match[1]) <= 38 if match else False

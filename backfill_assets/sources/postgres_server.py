@@ -51,11 +51,16 @@ class Server:
 
     def refuse_unusable(self) -> None:
         """ValueError for a URL that is none of a PostgreSQL database, or has a password in it; it does not show that."""
-        parts = urlsplit(self.url)
+        form = f"PostgresTable({self.name!r}): url is postgresql://user@host:5432/database"
+        try:
+            parts = urlsplit(self.url)
+            has_port = parts.port is None or parts.port > 0
+        except ValueError:  # whose words may have the whole address
+            raise ValueError(f"{form}, and this one has a host or a port that is none") from None
         if parts.password is not None or "password" in parse_qs(parts.query):
             raise ValueError(f"PostgresTable({self.name!r}): no password in `url`; name the environment variable: password_env")
-        if parts.scheme not in ("postgresql", "postgres") or not parts.hostname or not parts.path.strip("/"):
-            raise ValueError(f"PostgresTable({self.name!r}): url is postgresql://user@host:5432/database, not {self.url!r}")
+        if parts.scheme not in ("postgresql", "postgres") or not parts.hostname or not parts.path.strip("/") or not has_port:
+            raise ValueError(f"{form}, not {self.url!r}")
 
     @contextmanager
     def connected(self, area: LandingArea) -> Iterator["Connection[Any]"]:

@@ -1,123 +1,23 @@
 """Kafka as a source, on a real broker: a day is the records whose timestamps fall in it, whatever order they came in."""
 
 import random
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
-from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
-from deltalake import DeltaTable
+from confluent_kafka import Producer
 
-from backfill_assets import rules, same_day, table
-from backfill_assets.calendar import Calendar
-from backfill_assets.errors import NotDelivered, SourceError, StillWritten
-from backfill_assets.lake.latest import latest
-from backfill_assets.lake.store import Lake
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import State, status_of
-from backfill_assets.settings import read_settings
+from backfill_assets.errors import NotDelivered
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.kafka import Kafka
+from backfill_assets.sources.kafka_topic import GAP
 from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.request import StepRequest
-from backfill_assets.step.step import Step
-from backfill_assets.tables.declaration import Table
-from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
-from tests.sources.broker import PASSWORD, USER, Broker, broker, quiet, served
-
-MIDNIGHT = datetime(2019, 8, 15, tzinfo=UTC)
-NAMES = count()
-CONNECTS = "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1"
-
-
-def at(number: int, **time: float) -> int:
-    """The milliseconds of a time on the day `number`."""
-    return round((MIDNIGHT + timedelta(days=number, **time)).timestamp() * 1000)
-
-
-@dataclass
-class Topic:
-    """A topic of a test's own, with what was produced into it: of each partition the timestamps and values, by offset."""
-
-    broker: Broker
-    name: str
-    records: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
-
-    @property
-    def source(self) -> Kafka:
-        return Kafka(self.name, self.broker.address)
-
-    def create(self, partitions: int = 1, **config: str) -> "Topic":
-        self.broker.admin.create_topics([NewTopic(self.name, partitions, 1, config=config)])[self.name].result()
-        return self
-
-    def send(self, *times: int, partition: int = 0, size: int = 10) -> "Topic":
-        """Produce a record of each of these times."""
-        producer = Producer(quiet(self.broker.address))
-        self.records.setdefault(partition, []).extend(self.produce(producer, times, partition, size))
-        assert producer.flush(30) == 0
-        return self
-
-    def produce(self, producer: Producer, times: Iterable[int], partition: int, size: int) -> list[tuple[int, bytes]]:
-        begun = len(self.records.get(partition, []))
-        records = [(time, f"{partition}-{begun + n}-".encode().ljust(size, b".")) for n, time in enumerate(times)]
-        for time, value in records:
-            producer.produce(self.name, value, b"key", partition, timestamp=time, headers=[("at", b"1"), ("at", b"2")])
-            producer.poll(0)
-        return records
-
-    def expected(self, wanted: Iterable[date]) -> list[tuple]:
-        """The rows of these days: by Python's own calendar, over what was produced."""
-        moments = [
-            (datetime.fromtimestamp(ms / 1000, UTC), partition, offset, value)
-            for partition, records in self.records.items()
-            for offset, (ms, value) in enumerate(records)
-        ]
-        return sorted((moment.date(), p, o, moment, value) for moment, p, o, value in moments if moment.date() in wanted)
-
-    def delete_before(self, offset: int, partition: int = 0) -> None:
-        for answer in self.broker.admin.delete_records([TopicPartition(self.name, partition, offset)]).values():
-            answer.result()
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("kafka")) as started:
-        yield started
-
-
-@pytest.fixture
-def topic(running: Broker) -> Topic:
-    return Topic(running, f"events-{next(NAMES)}")
+from tests.sources.broker import quiet, served
+from tests.sources.topics import at, changed, counts, fingerprints, rows
 
 
 @pytest.fixture
 def area(tmp_path: Path) -> LandingArea:
     return LandingArea(tmp_path, tmp_path / "landed")
-
-
-def counts(delivered: dict[date, Delivery | SourceError]) -> dict[date, int]:
-    return {at: sum(each.files.values()) for at, each in delivered.items() if isinstance(each, Delivery)}
-
-
-def fingerprints(topic: Topic, area: LandingArea, wanted: list[date]) -> dict[date, str]:
-    return {at: each.fingerprint for at, each in topic.source.delivered(area, wanted).items() if isinstance(each, Delivery)}
-
-
-def changed(before: dict[date, str], after: dict[date, str]) -> list[date]:
-    return [at for at in after if before[at] != after[at]]
-
-
-def rows(topic: Topic, area: LandingArea, spark, wanted: list[date]) -> list[tuple]:
-    read = topic.source.read(area, spark, wanted)
-    assert read.columns == ["arrival_day", "key", "value", "partition", "offset", "timestamp", "headers"]
-    collected = read.select("arrival_day", "partition", "offset", "timestamp", "value").collect()
-    return sorted((d, p, o, t.replace(tzinfo=UTC), bytes(v)) for d, p, o, t, v in collected)
 
 
 def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it(topic, area, spark):
@@ -141,12 +41,14 @@ def test_a_day_is_the_records_of_its_timestamps_up_to_the_last_millisecond_of_it
     )
 
 
-def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(topic, area, tmp_path, spark, seed, monkeypatch):
+def test_records_out_of_order_are_of_their_own_days_none_twice_and_none_lost(topic, area, tmp_path, spark, seed):
     chance, wanted = random.Random(seed), days(*range(6))
-    monkeypatch.setattr("backfill_assets.sources.kafka_index.GAP", 7)  # so that several ranges of a partition are read
     topic.create(2, **{"compression.type": "zstd"})
+    between = [at(9)] * (GAP + 1)  # so that several ranges of a partition are read
     for partition in range(2):
-        topic.send(*(at(chance.randrange(6), seconds=chance.randrange(86_400)) for _ in range(60)), partition=partition)
+        for _ in range(3):
+            times = [at(chance.randrange(6), seconds=chance.randrange(86_400)) for _ in range(20)]
+            topic.send(*times, *between, partition=partition)
     topic.source.delivered(area, wanted[3:])  # what is before is read when it is asked for
     delivered = topic.source.delivered(area, wanted)
     assert delivered == topic.source.delivered(LandingArea(tmp_path, tmp_path / "anew"), wanted)
@@ -236,6 +138,31 @@ def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(
         topic.source.read(area, spark, wanted)
 
 
+def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built(topic, area, spark):
+    """A producer that counts in microseconds, and one whose clock was years ahead: beyond any calendar, and beyond today."""
+    topic.create(**{"message.timestamp.after.max.ms": str(2**62)})
+    topic.send(at(0), at(0) * 1000, at(9_000), at(1), at(1) * 1000, at(1, hours=1), at(2))
+    assert counts(topic.source.delivered(area, days(0, 1, 2))) == {day(0): 1, day(1): 2, day(2): 1}
+    assert rows(topic, area, spark, days(0, 1)) == topic.expected(days(0, 1))
+    topic.delete_before(3)
+    assert counts(topic.source.delivered(area, days(0, 1, 2))) == {day(1): 2, day(2): 1}, "only of day 0 a record is gone"
+    anew = LandingArea(area.root, area.root / "anew")
+    topic.delete_before(4)
+    delivered = topic.source.delivered(anew, days(0, 1, 2))
+    assert counts(delivered) == {day(2): 1}, "the first that is left says of which days the deleted ones were"
+    assert f"holds whole days from {day(2)} on" in str(delivered[day(1)])
+
+
+def test_what_is_known_of_a_topic_grows_with_its_days_and_not_with_its_records(topic, area):
+    """Times of devices that were without a network for up to six hours: hardly two records of a day follow each other."""
+    chance = random.Random(1)
+    topic.create().send(*(at(2, hours=n / 100 - 6 * chance.random()) for n in range(2400)))
+    assert sum(counts(topic.source.delivered(area, days(1, 2))).values()) == 2400
+    (saved,) = (area.root / "landed").glob("*.json")
+    assert saved.stat().st_size < 200
+    assert [line.partition(",")[0] for on in days(1, 2) for line in topic.source.described(area, on)] == [f"{topic.name}/0"] * 2
+
+
 def test_records_that_were_deleted_before_they_were_known_are_counted_as_gone(topic, area):
     topic.create().send(at(0), at(1))
     topic.source.delivered(area, days(0, 1))
@@ -258,114 +185,3 @@ def test_a_topic_of_the_same_name_that_was_made_anew_is_another(topic, area):
     assert isinstance(after, Delivery)
     assert (list(before.files), list(after.files)) == ([f"{topic.name}/0@0"], [f"{topic.name}/0@1"])
     assert before.fingerprint != after.fingerprint
-
-
-def test_what_cannot_be_read_says_why(topic, area, monkeypatch):
-    source, login = topic.source, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
-
-    def why(asked: Kafka, now: LandingArea = area) -> SourceError:
-        delivered = asked.delivered(now, [day(0)])[day(0)]
-        assert isinstance(delivered, SourceError)
-        return delivered
-
-    missing = why(source)
-    assert (type(missing), str(missing)) == (
-        NotDelivered, f"no source for {day(0)}: there is no topic {topic.name} at {topic.broker.address}",
-    )  # fmt: skip
-    assert topic.name not in topic.broker.admin.list_topics(timeout=10).topics, "asking makes none"
-    with monkeypatch.context() as impatient:
-        impatient.setattr("backfill_assets.sources.kafka_topic.TIMEOUT_S", 1.5)
-        silent = why(Kafka("events", "127.0.0.1:1"))
-        refused = why(Kafka("events", topic.broker.with_login, login | {"sasl.password": "another"}))
-    assert isinstance(silent, StillWritten), "what was built stays up to date meanwhile"
-    assert str(silent) == (
-        f"no source for {day(0)}: 127.0.0.1:1 cannot be asked for the topic events ({CONNECTS} failed: Connection refused)"
-    )
-    unset = why(Kafka("events", topic.broker.with_login, login | {"sasl.password": "env:OF_NOBODY"}))
-    assert str(unset) == (
-        f"no source for {day(0)}: the environment variable OF_NOBODY is not set; set it where the servers and the commands are "
-        "started"
-    )
-    assert (type(refused), "Authentication failed" in str(refused)) == (StillWritten, True)
-    topic.create(**{"cleanup.policy": "compact"})
-    assert type(why(source)) is SourceError
-    assert str(why(source)).endswith("is compacted (cleanup.policy): what it holds of a day changes without notice")
-    not_over = why(source, replace(area, clock=lambda: (at(1) - 1) / 1000))
-    assert str(not_over) == f"{day(0)} is not over yet: the records of {topic.name} are read from {day(1)} on"
-    assert isinstance(not_over, StillWritten)
-
-
-def test_a_login_is_made_by_both_clients_with_a_password_of_the_environment(topic, area, spark, monkeypatch):
-    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
-    topic.create().send(at(0))
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
-    source = Kafka(topic.name, topic.broker.with_login, login | {"sasl.password": "env:KAFKA_PASSWORD"})
-    (row,) = source.read(area, spark, days(0)).collect()
-    assert bytes(row.value) == topic.records[0][0][1]
-    assert PASSWORD not in repr(source)
-
-
-def tables(source: Kafka) -> tuple[Table, ...]:
-    @table(
-        "raw/events",
-        partition_by="arrival_day",
-        columns="arrival_day DATE, event STRING, at TIMESTAMP, partition INT, offset BIGINT, key BINARY",
-        reads={"records": source},
-        key=["partition", "offset"],
-        rules=[rules.unique_key()],
-        version="1",
-    )
-    def events(records):
-        return records.selectExpr("arrival_day", "string(value) event", "timestamp at", "partition", "offset", "key")
-
-    @table(
-        "staging/events_daily",
-        partition_by="arrival_day",
-        columns="arrival_day DATE, events BIGINT",
-        reads={"events": same_day(events)},
-        version="1",
-    )
-    def events_daily(events):
-        return events.groupBy("arrival_day").agg({"*": "count"}).toDF("arrival_day", "events")
-
-    return events, events_daily
-
-
-def test_days_of_a_topic_are_built_and_a_late_record_makes_exactly_its_day_outdated(topic, tmp_path, spark):
-    wanted = days(0, 1, 2)
-    topic.create(2).send(at(0), at(1), at(1, hours=2), at(2)).send(at(0, hours=3), partition=1)
-    declared, lake = tables(topic.source), Lake(str(tmp_path / "lake"))
-    settings = read_settings(lake=lake.root, landing=tmp_path)
-    workspace = Workspace(settings, declared, Calendar(day(0), day(2)), lake, LandingArea(tmp_path, tmp_path / "landed"))
-
-    def run(run: str) -> dict[str, list[date]]:
-        results = [Step(each, workspace, StepRequest(run=run), lambda: spark).run(wanted) for each in declared]
-        assert all(build.succeeded for result in results for build in result.built), results
-        return {result.table.name: [build.day for build in result.built] for result in results}
-
-    def built() -> list[tuple]:
-        raw = DeltaTable(lake.path("raw/events")).to_pyarrow_table().to_pylist()
-        return sorted((r["arrival_day"], r["partition"], r["offset"], r["at"], r["event"].encode()) for r in raw)
-
-    def states() -> dict[State, list[date]]:
-        return status_of(workspace, declared, wanted, latest=latest_builds(workspace)).of("raw/events")
-
-    assert run("first") == {"raw/events": wanted, "staging/events_daily": wanted}
-    assert built() == topic.expected(wanted)
-    assert states() == {State.UP_TO_DATE: wanted}
-    topic.send(at(1, hours=5), partition=1)
-    assert states() == {State.UP_TO_DATE: days(0, 2), State.SOURCE_CHANGED: days(1)}
-    why = status_of(workspace, declared, wanted, latest=latest_builds(workspace)).partitions["raw/events", day(1)].why
-    assert why == f"1 file(s) changed: {topic.name}/1@1 came"
-    assert run("second") == {"raw/events": days(1), "staging/events_daily": days(1)}
-    assert built() == topic.expected(wanted)
-    recorded = {at: build.hashes for (_, at), build in latest(lake.ledger, {"raw/events": None}).accepted.items()}
-    name = topic.name
-    assert recorded == {
-        day(0): {f"{name}/0@0": "0..0", f"{name}/1@0": "0..0"},
-        day(1): {f"{name}/0@1": "1..2", f"{name}/1@1": "1..1"},
-        day(2): {f"{name}/0@3": "3..3"},
-    }
-    topic.delete_before(3)
-    assert states() == {State.UP_TO_DATE: wanted}, "what was built of them stays"
-    assert workspace.packages == topic.source.packages

@@ -2,22 +2,38 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_assets.sources.kafka_index import GAP, MOST, Known, joined, ranges
-from backfill_assets.sources.kafka_topic import Run
+from backfill_assets.sources.kafka import Kafka
+from backfill_assets.sources.kafka_index import MOST, Gone, Known, joined, ranges
+from backfill_assets.sources.kafka_topic import GAP, Run
 
-# The length of a run, and of the gap before it: most are near each other, some are far.
-LENGTHS = st.lists(st.tuples(st.one_of(st.integers(0, 3), st.integers(0, 5 * GAP)), st.integers(1, 50)), max_size=40)
+# The length of a run, and of the gap before it: most are near each other, some are far, and those of several days overlap.
+LENGTHS = st.lists(st.tuples(st.one_of(st.integers(-60, 3), st.integers(0, 5 * GAP)), st.integers(1, 50)), max_size=40)
 
 
 def runs_of(lengths: list[tuple[int, int]]) -> list[Run]:
     runs, end = list[Run](), 0
     for gap, length in lengths:
-        first, end = end + gap, end + gap + length
+        first = max(0, end + gap)
+        end = first + length
         runs.append(Run(0, first, end, length, 0))
-    return runs
+    return sorted(runs)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"message.max.bytes": 100_000}, "the value of the option message.max.bytes is to be a text"),
+        ({"socket.timeout.ms": "10 s"}, "socket.timeout.ms is a number of milliseconds"),
+    ],
+    ids=["a number", "no number"],
+)
+def test_options_that_are_none_are_refused_where_they_are_declared(options, said):
+    with pytest.raises(ValueError, match=said):
+        Kafka("events", "127.0.0.1:9092", options)
 
 
 @given(LENGTHS)
@@ -42,10 +58,25 @@ def test_what_is_read_since_goes_on_with_the_run_of_before():
     assert joined([Run(7, 0, 1, 1, 1)], [Run(8, 1, 2, 1, 1)]) == [Run(7, 0, 1, 1, 1), Run(8, 1, 2, 1, 1)]
 
 
-def test_days_that_may_have_lost_records_end_with_the_last_one_of_which_a_record_is_deleted():
-    known = Known(0, 30, [Run(5, 0, 10, 10, 0), Run(3, 10, 11, 1, 0), Run(6, 11, 30, 19, 0)])
-    assert [known.gone_until(begins) for begins in (0, 1, 10, 11, 12)] == [None, 5, 5, 5, 6]
-    unknown = Known(12, 30, [Run(6, 12, 30, 18, 0)])
-    assert unknown.gone_until(12) == 6, "its records may have begun before"
-    assert unknown.gone_until(11) is None, "a record of an earlier day is held"
-    assert Known(12, 12).gone_until(12) is None, "a partition that holds nothing says nothing"
+def test_records_of_a_day_near_each_other_are_one_run_however_they_were_read():
+    runs = [Run(7, 0, 1, 1, 5), Run(8, 1, 2, 1, 5), Run(7, 2, 3, 1, 5), Run(7, 4 + GAP, 5 + GAP, 1, 5)]
+    whole = [Run(7, 0, 3, 2, 10), Run(8, 1, 2, 1, 5), Run(7, 4 + GAP, 5 + GAP, 1, 5)]
+    assert [joined(joined([], runs[:n]), runs[n:]) for n in range(5)] == [whole] * 5
+
+
+def test_the_days_are_gone_of_which_a_record_was_deleted():
+    known = Known(0, 30, [Run(5, 0, 10, 10, 0), Run(3, 10, 11, 1, 0), Run(6, 11, 30, 19, 0), Run(99, 12, 13, 1, 0)])
+    gone = [[day for day in range(9) if day in known.gone(begins, 8)] for begins in (0, 1, 10, 11, 12, 13)]
+    assert gone == [[], [5], [5], [3, 5], [3, 5, 6], [3, 5, 6]], "no day 99, for which today is not over"
+    assert known.gone(12, 8).last == 6
+
+
+def test_of_what_was_deleted_unseen_the_first_record_that_is_left_says_the_days():
+    def gone(known: Known, begins: int) -> Gone:
+        return known.gone(begins, 8)
+
+    unknown = Known(12, 30, [Run(99, 12, 13, 1, 0), Run(6, 13, 30, 17, 0), Run(7, 20, 31, 1, 0)])
+    assert gone(unknown, 12).last == 6, "its records may have begun before; a clock that was ahead says nothing"
+    assert gone(unknown, 11) == Gone(), "a record is left before the first that is known"
+    assert gone(Known(12, 13, [Run(99, 12, 13, 1, 0)]), 12).last == 8, "all up to today"
+    assert gone(Known(12, 12), 12) == Gone(), "a partition that holds nothing says nothing"

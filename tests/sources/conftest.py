@@ -1,0 +1,39 @@
+"""Servers and tables that tests of sources ask: of a broker, one for all that a process runs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from backfill_assets.sources.postgres import PostgresTable
+from tests.deliveries import day
+from tests.postgres import PostgresServer
+from tests.sources.broker import Broker, broker
+from tests.sources.postgres_tables import source
+from tests.sources.topics import NAMES, Topic
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker(tmp_path_factory.mktemp("kafka")) as started:
+        yield started
+
+
+@pytest.fixture
+def topic(running: Broker) -> Topic:
+    return Topic(running, f"events-{next(NAMES)}")
+
+
+@pytest.fixture
+def reader_password(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READER_PASSWORD", postgres.password)
+
+
+@pytest.fixture
+def orders(postgres, reader_password) -> PostgresTable:
+    """Three rows on a day and one on the next."""
+    postgres.execute(
+        "DROP TABLE IF EXISTS orders CASCADE",
+        "CREATE TABLE orders (ordered_on date, id int, cents bigint, changed_at timestamptz DEFAULT now())",
+        f"INSERT INTO orders VALUES ('{day(0)}', 1, 100), ('{day(0)}', 2, 200), ('{day(0)}', 3, NULL), ('{day(1)}', 4, 400)",
+    )
+    return source(postgres, "orders", "ordered_on")
