@@ -45,9 +45,9 @@ OF_SPARK_READER = {
 }  # fmt: skip
 
 
-def methods_that_read(text: str) -> Iterator[str]:
+def methods_that_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """The methods by which statements read files, whatever they are methods of."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             yield node.attr
         # Only a call: `open` is a column of many tables of prices.

@@ -66,8 +66,11 @@ def parsed(module: str, path: Path) -> ModuleSource:
     unparsed |= {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in _declarations(stripped.declared).items()}
     texts = unparsed | {name: text for name, nodes in statements.items() if (text := _literal(nodes))}
     known = statements.keys() | imports.keys()
-    used = {name: frozenset(names_used(text, known)) for name, text in unparsed.items()}
-    methods = {name: frozenset(methods_that_read(text)) for name, text in unparsed.items()}
+    used, methods = {}, {}
+    for name, text in unparsed.items():
+        nodes = list(ast.walk(ast.parse(text)))
+        used[name] = frozenset(names_used(text, nodes, known))
+        methods[name] = frozenset(methods_that_read(nodes))
     return ModuleSource(texts, used, methods, imports)
 
 

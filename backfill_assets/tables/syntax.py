@@ -64,15 +64,16 @@ def declarers(tree: ast.Module) -> set[str]:
     return names
 
 
-def names_used(text: str, known: Collection[str]) -> Iterator[str]:
+def names_used(text: str, nodes: Collection[ast.AST], known: Collection[str]) -> Iterator[str]:
     """The names from outside that statements use, with their attributes: `name`, `module.name`.
 
-    Behind one that is not called stands `.*`. `known` are the names that the module defines or imports.
+    Behind one that is not called stands `.*`. `nodes` are all of the text; `known` are the names that the module defines or
+    imports.
     """
-    outside, tree = set(_globals(symtable.symtable(text, "", "exec"), known)), ast.parse(text)
-    within = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    chains = [_chain(node, () if id(node) in called else (VALUE,)) for node in ast.walk(tree) if id(node) not in within]
+    outside = set(_globals(symtable.symtable(text, "", "exec"), known))
+    within = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    chains = [_chain(node, () if id(node) in called else (VALUE,)) for node in nodes if id(node) not in within]
     yield from {".".join(chain) for chain in chains if chain and chain[0] in outside}
 
 

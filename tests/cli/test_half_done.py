@@ -11,19 +11,15 @@ from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.cli.test_run import REJECTED, backfill, refused
-from tests.deliveries import day
+from tests.cli.two_days import FIRST, SECOND, two_days
 from tests.publish.killed import Killed, killed_at
 from tests.publish.site import NOW, Site
 from tests.publish.two_tables import approved
 
-FIRST, SECOND = day(0), day(1)
-
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    site = Site(tmp_path / "lake", "arrival_day")
-    site.write({FIRST: 1, SECOND: 2}, table=REJECTED)
-    return site
+    return two_days(tmp_path)
 
 
 @pytest.fixture

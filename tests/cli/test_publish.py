@@ -14,18 +14,13 @@ from backfill_assets.verify.verified import code_of, versions_of
 from backfill_assets.workspace import open_workspace
 from tests.cli.test_on_a_terminal import on_a_terminal
 from tests.cli.test_run import REJECTED, backfill, refused
-from tests.deliveries import day
+from tests.cli.two_days import FIRST, SECOND, two_days
 from tests.publish.site import NOW, Site
-
-FIRST, SECOND = day(0), day(1)
 
 
 @pytest.fixture
 def site(tmp_path) -> Site:
-    """Two days of a bundled table, which were not released yet."""
-    site = Site(tmp_path / "lake", "arrival_day")
-    site.write({FIRST: 1, SECOND: 2}, table=REJECTED)
-    return site
+    return two_days(tmp_path)
 
 
 @pytest.fixture

@@ -42,12 +42,12 @@ def station(tmp_path_factory, spark):
 
 def started(station: Station, reason: str) -> tuple[str, Popen[str]]:
     """A forced plan of two chunks, at work; its id and its process."""
-    known = {plan["plan"] for plan in station.asked_json("list")["plans"]}
+    plans = Plans(str(station.home / "lake"))
+    known = set(plans.ids())
     process = station.started(*CHUNKS, "--reason", reason)
 
     def begun() -> list[str]:
-        plans = [plan["plan"] for plan in station.asked_json("list")["plans"] if plan["plan"] not in known]
-        return [plan for plan in plans if station.of_plan(plan)]
+        return [plan for plan in plans.ids() if plan not in known and station.of_plan(plan)]
 
     (plan,) = eventually(begun, what="a chunk was launched")
     return plan, process

@@ -26,6 +26,7 @@ VARIABLES = {
     "wind_speed_10m_max": "km/h",
     "wind_gusts_10m_max": "km/h",
 }
+MEASURED = ", ".join(f"{name} DOUBLE" for name in VARIABLES)
 DESCRIPTIONS = OF_COLUMNS | {
     "latitude": "Degrees north: the middle of the cell of a quarter of a degree that the region is in.",
     "longitude": "Degrees east: the middle of the cell of a quarter of a degree that the region is in.",
@@ -48,8 +49,7 @@ def places() -> dict[str, Place]:
     "external/weather",
     partition_by="outage_day",
     key=["outage_day", "region"],
-    columns="outage_day DATE, region STRING, latitude DOUBLE, longitude DOUBLE, "
-    + ", ".join(f"{name} DOUBLE" for name in VARIABLES),
+    columns=f"outage_day DATE, region STRING, latitude DOUBLE, longitude DOUBLE, {MEASURED}",
     reads={"answers": OpenMeteo("weather", places=places(), variables=VARIABLES)},
     rules=[has_rows(), no_nulls(*VARIABLES).as_warning(), unique_key()],
     pool="external",
@@ -64,8 +64,7 @@ def weather(answers: DataFrame) -> DataFrame:
     "features/region_weather",
     partition_by="outage_day",
     key=["outage_day", "region"],
-    columns="outage_day DATE, region STRING, outages BIGINT, customers BIGINT, weather_known BOOLEAN, "
-    + ", ".join(f"{name} DOUBLE" for name in VARIABLES),
+    columns=f"outage_day DATE, region STRING, outages BIGINT, customers BIGINT, weather_known BOOLEAN, {MEASURED}",
     reads={"daily": same_day(region_daily), "weather": window(weather, first=0, last=0, wait_for=-1)},
     rules=[has_rows(), no_nulls("region", "outages", "customers", "weather_known"), unique_key()],
     descriptions=DESCRIPTIONS,
