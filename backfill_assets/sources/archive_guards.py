@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import date
 
-from backfill_assets.sources.fields import Field, fault_of, header_of
+from backfill_assets.sources.fields import Field, header_of, lacking
 
 
 def doubt_of(names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date], *, lines: int, is_cut: bool) -> str:
@@ -15,4 +15,7 @@ def doubt_of(names: Sequence[str] | None, fields: Sequence[Field], days: Collect
 
 def lacking_in(names: Sequence[str] | None, fields: Sequence[Field], days: Collection[date]) -> str:
     """What columns an archive with these lacks that rows of these days should have; "" if none, or if that is not known."""
-    return fault_of(header_of(names, fields), fields) if names is not None and fields and days else ""
+    if names is None:
+        return ""
+    header = header_of(names, fields)
+    return next((why for day in sorted(days) if (why := lacking(header, fields, day))), "")
