@@ -121,6 +121,11 @@ class Plans:
         self._documents.write(f"{plan_id}/{order:{STAMP}}-{kind}-{secrets.token_hex(2)}.json", contents)
         return event
 
+    def withdraw(self, plan_id: str, kind: str) -> None:
+        """Delete the record of an event, the last of this kind, of which nothing came."""
+        _, file = last_of(self._event_files(plan_id), [kind])
+        self._documents.delete(f"{plan_id}/{file}")
+
     def events(self, plan_id: str, kind: str = "") -> list[Event]:
         """The events of a plan, or those of one kind, in the order in which they were recorded."""
         return [self._event(plan_id, file) for file in self._event_files(plan_id) if f"-{kind}" in file]

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
+from backfill_assets.errors import Guarded
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.running_steps import RunningStep, mark_running
@@ -105,6 +106,7 @@ class Publication:
                 self._release_before(before, runs)
                 # From here on, live is not released.
                 plans.note(self.plan.id, PUBLISHING, now(), who=self.who, reason=self.reason, channel=channel)
+                self._withdraw_beside_others(before)
             with self._marked():
                 for act in acts:
                     act.commit()
@@ -121,6 +123,18 @@ class Publication:
         """Release what live has without the plan: readers of other channels get it, and not the plan with it."""
         if live.changed and self.plan.id not in live.half_published:
             release_live(self.workspace, who=self.who, runs=runs)
+
+    def _withdraw_beside_others(self, before: LiveState) -> None:
+        """Guarded where there are no locks and another publication has begun since `before`: whoever sees that gives way, so
+        that of those that begin at once none, or one, goes on."""
+        plans = Plans(self.workspace.lake.root)
+        begun = set(plans.half_published()) - {self.plan.id, *before.half_published}
+        if begun and self.plan.id not in before.half_published and not self.workspace.lake.paths.is_local:
+            plans.withdraw(self.plan.id, PUBLISHING)
+            raise Guarded(
+                f"Plan {sorted(begun)[0]} began to be published, or taken back, at the same moment. Nothing of plan "
+                f"{self.plan.id} was published. Once that has ended, publish again."
+            )
 
     @property
     def _by(self) -> By:

@@ -17,8 +17,10 @@ from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write_table
+from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.slice import files_of
 from backfill_assets.plan.chunks import Chunk
@@ -55,7 +57,7 @@ def columns(day_column: str, *texts: str, number: tuple[str, str] = NUMBER) -> s
 
 @dataclass
 class Site:
-    """`column` is the day of its tables."""
+    """A lake at `root`, a folder or the address of an object store; `column` is the day of its tables."""
 
     root: Path
     column: str = "day"
@@ -146,7 +148,7 @@ class Site:
         kept = [file for file in files if file.day in accepted]
         for file in files:
             if file.day not in accepted:  # as a step does with files that it does not commit
-                (Path(folder) / unquote(file.path)).unlink()
+                files_in(folder).delete_file(unquote(file.path))
         commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else []), number=number))
         return commit_and_record(lake.root, table, decide, commit)
 
@@ -158,10 +160,10 @@ class Site:
 
     def values(self, table: str = A.name) -> dict[date, int]:
         """The value of every day that has rows, read from the table; a day with rows of two values fails."""
-        folder = self.root / table
-        if not folder.exists():
+        written = open_table(f"{self.root}/{table}")
+        if written is None:
             return {}
-        rows = DeltaTable(str(folder)).to_pyarrow_table(columns=[self.column, "n"])
+        rows = written.to_pyarrow_table(columns=[self.column, "n"])
         pairs = Counter(zip(rows[self.column].to_pylist(), rows["n"].to_pylist(), strict=True))
         assert all(count == value for (_, value), count in pairs.items()), pairs
         assert len({at for at, _ in pairs}) == len(pairs), pairs
@@ -170,7 +172,7 @@ class Site:
     def files(self, table: str = A.name) -> dict[date, set[str]]:
         """The data files of every day."""
         listed: dict[date, set[str]] = {}
-        for file in files_of(DeltaTable(str(self.root / table)), self.column, DAYS):
+        for file in files_of(DeltaTable(f"{self.root}/{table}"), self.column, DAYS):
             listed.setdefault(file.day, set()).add(file.path)
         return listed
 

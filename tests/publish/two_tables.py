@@ -19,9 +19,9 @@ from tests.publish.site import DAYS, NOW, A, B, Site
 RELEASED = dict(zip(DAYS, [1, 2, 3, 4], strict=True))
 
 
-def released_site(root: Path) -> Site:
-    """Four days of A and B, all of them released; the value of a day of B is that of A."""
-    site = Site(root / "lake")
+def released_site(root: Path | str) -> Site:
+    """Four days of A and B in the lake at `<root>/lake`, all of them released; the value of a day of B is that of A."""
+    site = Site(f"{root}/lake" if isinstance(root, str) else root / "lake")  # type: ignore[arg-type]
     for table in (A.name, B.name):
         site.write(RELEASED, table=table)
     assert isinstance(release_live(site.workspace, who="sensor"), Released)
