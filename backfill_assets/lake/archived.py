@@ -44,10 +44,11 @@ def new_load() -> str:
 class LoadRecord:
     """What is recorded of an archive: its first `lines` lines that are not blank are in the files of a `load`.
 
-    `stamp` is its size and times when it was read, `declared` a hash of how it was split, `content` that of its bytes, known
-    once it was read to its end. Archives of the same content have one load: `same_as` is the one whose name its rows have.
-    `before` lines are of days before the first one, `undated` ones are of no day: `examples` are the first numbers of those.
-    `names` are those of its columns, where they are known, `accepted` the reason why it is in although a guard refuses it.
+    `stamp` is its size and times when it was read, `declared` a hash of how it was split, `content` that of its bytes,
+    unpacked, known once it was read to its end. Archives of the same content have one load: `same_as` is the one whose name
+    its rows have. `before` lines are of days before the first one, `undated` ones are of no day: `examples` are the first
+    numbers of those. `names` are those of its columns, where they are known, `accepted` the reason why it is in although a
+    guard refuses it.
     """
 
     load: str = ""

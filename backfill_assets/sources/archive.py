@@ -18,8 +18,9 @@ from backfill_assets.sources.formats import FORMATS, JSON_LINES, Format
 from backfill_assets.sources.patterns import Pattern
 
 ANY = "**/*"
-# Of the lines that archives are split into. Increase it with any change of which lines come of an archive, or of their days.
-FORM = 2
+# Of the lines that archives are split into, and the hash of what they hold. Increase it with any change of which lines come of
+# an archive, or of their days.
+FORM = 3
 KINDS = {
     "format": (FORMATS, "JsonLines(), Csv() or Parquet()"),
     "first_day": (date | None, "date"),

@@ -32,17 +32,18 @@ class ArchiveFile:
 
     @property
     def content(self) -> str:
-        """The hash of what was read, once that is all."""
+        """The hash of what was read, once that is all, unpacked: an archive and its packed copy hold the same rows."""
         return str(self.digest.hexdigest()[:32])
 
     def unpacked(self) -> Iterator[bytes]:
         """What it holds, in pieces."""
-        return unpacked(self.path.suffix, self._pieces())
+        for piece in unpacked(self.path.suffix, self._pieces()):
+            self.digest.update(piece)
+            yield piece
 
     def _pieces(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
             while piece := file.read(PIECE):
-                self.digest.update(piece)
                 self.bytes_read += len(piece)
                 yield piece
 

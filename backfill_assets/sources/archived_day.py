@@ -2,10 +2,9 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
-from backfill_assets.errors import SourceError
 from backfill_assets.lake.archived import archived, content_of, load_of
 from backfill_assets.lake.slice import DataFile
 from backfill_assets.sources.archive_guards import lacking_in
@@ -15,10 +14,10 @@ from backfill_assets.sources.fields import Field
 
 @dataclass(frozen=True)
 class ArchivedDay:
-    """The `by_archive` files of a day. `fault`: why their rows are not read."""
+    """The `by_archive` files of a day. `doubts`: by archive, why its rows should not be read."""
 
     by_archive: Mapping[str, Sequence[DataFile]]
-    fault: SourceError | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[DataFile]:
@@ -42,21 +41,16 @@ NOTHING = ArchivedDay({})
 
 
 def archived_days(folder: str, days: Collection[date], fields: Sequence[Field]) -> dict[date, ArchivedDay]:
-    """Each of `days` that archives of the table in `folder` hold rows of. They are not read where they lack columns of those
-    declared that they should have, unless that was accepted."""
+    """Each of `days` that archives of the table in `folder` hold rows of. An archive is in doubt where it lacks columns that it
+    should have of those declared, unless it was accepted."""
     state = archived(folder)
     records, by_day = {each.load: each for each in state.whole.values()}, state.days()
     found: dict[date, ArchivedDay] = {}
     for day in days:
         if archives := by_day.get(day, {}):
-            loads = {load_of(file): name for name, files in archives.items() for file in files}
-            faults = [
-                f"{name} {why}"
-                for load, name in loads.items()
-                if not records[load].accepted and (why := lacking_in(records[load].names, fields, [day]))
-            ]
-            fault = SourceError(f"the source for {day} cannot be used: {'; '.join(faults)}") if faults else None
-            found[day] = ArchivedDay(archives, fault)
+            loads = [(name, records[load_of(file)]) for name, files in archives.items() for file in files]
+            doubts = {name: lacking_in(load.names, fields, [day]) for name, load in loads if not load.accepted}
+            found[day] = ArchivedDay(archives, {name: why for name, why in doubts.items() if why})
     return found
 
 

@@ -86,21 +86,21 @@ class TwoFlows(Source):
         takes_landing, takes_archives = self._takes(landed, archives)
         if isinstance(landed, SourceError) and takes_landing:
             return landed
-        if archives.fault and takes_archives:
-            return archives.fault
         rows, hashes = archives.rows, archives.hashes
         overlap = f"{', '.join(rows)} and the landing both have the day; precedence: {self.precedence}" if rows else ""
         if isinstance(landed, Delivery) and not takes_archives:
             return replace(landed, set_aside=[*rows], overlap=overlap)
         stamp = "\n".join(file.path for file in archives.files)
         if not takes_landing or isinstance(landed, SourceError):
-            delivery = Delivery(hash_of(archives.contents), rows, stamp, hashes, fewest=self.landing.fewest)
+            fingerprint, fewest = hash_of(archives.contents), self.landing.fewest
+            delivery = Delivery(fingerprint, rows, stamp, hashes, fewest=fewest, doubts=archives.doubts)
             if isinstance(landed, SourceError):
                 return delivery
             return replace(delivery, set_aside=[*landed.files], overlap=overlap)
         fingerprint = hash_of([landed.fingerprint, *archives.contents])
         files, hashes, stamp = {**landed.files, **rows}, {**landed.hashes, **hashes}, f"{landed.stamp}\n{stamp}"
-        return replace(landed, fingerprint=fingerprint, files=files, stamp=stamp, hashes=hashes, overlap=overlap)
+        doubts = {**landed.doubts, **archives.doubts}
+        return replace(landed, fingerprint=fingerprint, files=files, stamp=stamp, hashes=hashes, doubts=doubts, overlap=overlap)
 
     def _takes(self, landed: Delivery | SourceError, archives: ArchivedDay) -> tuple[bool, bool]:
         """Whether a day gets the rows of the landing, and those of archives. A landing that cannot be used is not passed over,
@@ -118,6 +118,7 @@ class TwoFlows(Source):
             raise delivery
         archives = self._of_archives(area, [day]).get(day, NOTHING).by_archive
         of_archives = [f"{name}, lines of the day: {delivery.files[name]}" for name in archives if name in delivery.files]
+        of_archives += [f"{name} {why}" for name, why in delivery.doubts.items() if name in archives]
         landed = self.landing.described(area, day) if delivery.files.keys() - archives.keys() else []
         return [*landed, *of_archives, *([delivery.overlap] if delivery.overlap else [])]
 
@@ -147,8 +148,6 @@ class TwoFlows(Source):
             takes_landing, takes_archives = self._takes(delivery, archives)
             if takes_landing and isinstance(delivery, SourceError):
                 raise delivery
-            if takes_archives and archives.fault:
-                raise archives.fault
             of_landing += [day] if takes_landing else []
             files += archives.files if takes_archives else []
         return of_landing, files

@@ -79,6 +79,16 @@ def test_two_archives_of_one_content_are_in_once_and_part_when_one_changes(site)
     assert site.run() == {}
 
 
+def test_an_archive_and_its_packed_copy_are_in_once(site):
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        site.put(name, lines(*rows(DAYS[0])))
+    site.run()
+    assert site.held() == expected(*rows(DAYS[0]))
+    (site.area.root / "past" / "a.jsonl").unlink()
+    site.run(full_refresh=True)
+    assert site.held() == expected(*rows(DAYS[0]))
+
+
 def test_taking_in_one_of_two_of_one_content_that_has_changed_drops_no_row_of_the_other(site):
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
         site.put(name, lines(*rows(DAYS[0])))

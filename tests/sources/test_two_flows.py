@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backfill_assets.errors import SourceError, StillWritten
+from backfill_assets.errors import StillWritten
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.fields import field
@@ -17,6 +17,7 @@ from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import Precedence, TwoFlows
+from backfill_assets.step.delivered import delivered_for
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.tables.declaration import table
 from tests.deliveries import day
@@ -87,23 +88,25 @@ def test_a_column_that_is_required_since_an_archive_was_taken_in_and_lacks_in_it
     """What the landing delivers of other days stays, and so does a day that the archive is not asked for."""
     sick, place = field("sick BIGINT", "Sick"), field("place STRING", "Place", "Town", required=True)
     source = TwoFlows(Landing("cases", fields=[sick]), Archive("past", day="Day", format=form))
-    put(area.root, "cases/2019-08-15.jsonl", '{"Sick": 1}\n')
+    put(area.root, "cases/2019-08-15.jsonl", '{"Sick": 1, "Place": "A"}\n')
     put(area.root, f"past/old{form.endings[0]}", OLD[form])
     list(take_in(source.archives[0], area))
     assert isinstance(source.delivered(area, [day(1)])[day(1)], Delivery)
     stricter = replace(source, landing=replace(source.landing, fields=[sick, place]))
-    delivered = stricter.delivered(area, [day(0), day(1)])
+    name, why = f"past/old{form.endings[0]}", "has no column Place, also called Town, which place needs"
+    raw = table("raw/a", partition_by="day", columns="day DATE", reads={"rows": stricter}, version="1")(lambda rows: rows)
+    delivered = delivered_for(raw, [day(0), day(1)], area, {})
     assert isinstance(delivered[day(0)], Delivery)
-    why = f"past/old{form.endings[0]} has no column Place, also called Town, which place needs"
-    assert str(delivered[day(1)]) == f"the source for 2019-08-16 cannot be used: {why}"
-    with pytest.raises(SourceError, match="has no column Place"):
-        stricter._taken(area, [day(1)])
-    name = f"past/old{form.endings[0]}"
+    assert str(delivered[day(1)]).startswith(
+        f"the source for 2019-08-16 cannot be used: {name} {why}. The day stays as it was."
+    )
+    assert isinstance(delivered_for(raw, [day(1)], area, {}, name)[day(1)], Delivery), "accepted for a run"
+    assert stricter.described(area, day(1))[-1] == f"{name} {why}"
     (refused,) = take_in(stricter.archives[0], area, full_refresh=True)
-    assert (refused.problem, refused.acceptable) == (why, True)
+    assert (refused.problem, refused.acceptable) == (f"{name} {why}", True)
     (accepted,) = take_in(stricter.archives[0], area, accept=[name], reason="towns are not known")
     assert (accepted.problem, accepted.rows) == ("", 1)
-    assert isinstance(stricter.delivered(area, [day(1)])[day(1)], Delivery)
+    assert isinstance(delivered_for(raw, [day(1)], area, {})[day(1)], Delivery), "accepted for good"
     assert list(take_in(stricter.archives[0], area)) == []
 
 

@@ -102,6 +102,15 @@ def test_a_day_that_lands_after_it_was_built_from_an_archive_is_the_landings(his
     assert sales(history) == history.expected()
 
 
+def test_a_day_that_is_gone_from_the_landing_is_the_archives_once_they_have_as_many_rows(history):
+    history.run(DAYS[2:])
+    history.take_in()
+    for at in DAYS[2:4]:
+        (history.workspace.area.root / "orders" / f"{at}.jsonl").unlink()
+    assert [build.outcome for build in history.run(DAYS[2:4])[RAW].built] == ["accepted", "accepted"]
+    assert sales(history) == [row for row in history.expected() if row[0] >= DAYS[2]]
+
+
 def test_an_archive_that_loses_a_day_leaves_that_day_as_it_was(history):
     history.take_in()
     history.run()
