@@ -5,7 +5,7 @@ file is read that has not changed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from backfill_assets.calendar import Partition
@@ -43,6 +43,7 @@ class SourceChanges:
 
 def source_changes(workspace: Workspace) -> list[SourceChanges]:
     """The changes of each source of a workspace; of tables that have one of other horizons, each by its own."""
+    workspace = replace(workspace, area=workspace.area.one_look(of_all=False))
     running, builds = runs_by_partition(workspace), latest_builds(workspace)
     tables: dict[tuple[str, int], list[Table]] = {}
     for table in workspace.tables:

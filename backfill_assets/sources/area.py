@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ class LandingArea:
 
     A file with a line of more than `max_line_bytes`, unpacked, is not read. `lake` is where archives are taken in, and answers
     of services are kept; `urls` has the addresses of services, by the names of their sources, that are not asked at their own.
-    `looks` are the folders that were looked at, where that is done once (`one_look`).
+    `looks` are the folders that were looked at, where that is done once (`one_look`), and which parts of them.
     """
 
     root: Path
@@ -26,7 +26,8 @@ class LandingArea:
     urls: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Callable[[], float] = field(default=time.time, compare=False, repr=False)
     files: Files = DISK
-    looks: dict[str, Tree] | None = field(default=None, compare=False, repr=False)
+    looks: dict[tuple[str, Sequence[Part]], Tree] | None = field(default=None, compare=False, repr=False)
+    of_all: bool = field(default=True, compare=False, repr=False)
 
     @classmethod
     def at(cls, place: str, cache: Path, max_line_bytes: int, lake: str) -> "LandingArea":
@@ -39,18 +40,20 @@ class LandingArea:
         store = ObjectStore(place.rstrip("/"), copies_in(cache))
         return cls(Path(), cache, max_line_bytes, lake, files=store)
 
-    def one_look(self) -> "LandingArea":
-        """The same area for one act that asks for the same folders again: they are as they were when it first asked."""
-        return self if self.looks is not None else replace(self, looks={})
+    def one_look(self, *, of_all: bool = True) -> "LandingArea":
+        """The same area for one act that asks for the same folders again: they are as they were when it first asked. Where it
+        asks for few days, and always for the same, not `of_all` there is."""
+        return self if self.looks is not None else replace(self, looks={}, of_all=of_all)
 
     def tree(self, name: str, parts: Callable[[], Collection[Part]] = lambda: EVERYTHING) -> Tree:
         """A look at the folder `name`, or at these parts of it."""
         folder = str(self.root / name)
         if self.looks is None:
             return self.files.tree(folder, parts)
-        if name not in self.looks:
-            self.looks[name] = self.files.tree(folder, lambda: EVERYTHING)
-        return self.looks[name]
+        asked = EVERYTHING if self.of_all else tuple(parts())
+        if (name, asked) not in self.looks:
+            self.looks[name, asked] = self.files.tree(folder, lambda: asked)
+        return self.looks[name, asked]
 
     def place(self, name: str = "") -> str:
         """Where it is, or a path in it, as people write it."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 CLOSED = "cannot be listed"
 # A part of a folder: the path of one below it, with "/" at its end, and whether the folders in that belong to it.
 Part = tuple[str, bool]
-EVERYTHING: Collection[Part] = (("", True),)
+EVERYTHING: Sequence[Part] = (("", True),)
 
 
 class Entry(Protocol):

@@ -5,11 +5,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import groupby
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.files import CLOSED, Entry, Part, Tree
 from backfill_assets.sources.patterns import BELOW, Pattern, matched, whole_day
 
+# So many parts of a folder are listed one by one. If there are more, by month, by year or at once: by so many characters of
+# YYYY-MM-DD.
+MOST_PARTS, LENGTHS = 32, (10, 7, 4, 0)
 FilesByDay = dict[date, list[Entry]]
 
 
@@ -38,10 +42,21 @@ def unmatched(tree: Tree, patterns: Sequence[Pattern]) -> list[str]:
 
 
 def begins(patterns: Iterable[Pattern], days: Collection[date]) -> list[Part]:
-    """The parts of the folder in which all files of `days` lie that the patterns stand for; none lies within another."""
-    parts = {_part(pattern, days) for pattern in patterns}
+    """The parts of the folder in which all files of `days` lie that the patterns stand for; none lies within another. Of each
+    pattern a part for each day; for many days one for each month, for many months one for each year, or one for all."""
+    parts = {part for pattern in patterns for part in _parts(pattern, days)}
     whole = [folder for folder, with_folders in parts if with_folders]
     return sorted(p for p in parts if not any(p[0].startswith(each) and p != (each, True) for each in whole))
+
+
+def _parts(pattern: Pattern, days: Collection[date]) -> set[Part]:
+    parts = set[Part]()
+    for digits in LENGTHS:
+        together = groupby(sorted(days), key=lambda day: str(day)[:digits])
+        parts = {_part(pattern, list(of_group)) for _, of_group in together}
+        if len(parts) <= MOST_PARTS:
+            break
+    return parts
 
 
 def _part(pattern: Pattern, days: Collection[date]) -> Part:

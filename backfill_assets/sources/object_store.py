@@ -8,7 +8,8 @@ that what was judged is what Spark reads; where the engine runs elsewhere, the h
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,12 +19,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import obstore
-from obstore.exceptions import BaseError, PreconditionError
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
 from backfill_assets.sources.copies import Copies
 from backfill_assets.sources.files import CLOSED, Entry, Part, State, Tree
-from backfill_assets.sources.objects import Object, Objects, add, folder_in
+from backfill_assets.sources.objects import Object, Objects, add, close, folder_in
 
 # Read in one request: an answer has to come within the client's 30 seconds.
 PIECE = 8 * 2**20
@@ -55,21 +56,32 @@ class ObjectStore:
         folder = "" if folder == "." else folder
         top = Object(folder, within={})
         folders = {folder: top}
-        try:
-            for below, with_folders in parts():
-                for each in self._listed(f"{folder}/{below}".strip("/"), with_folders, folders):
-                    add(folders, each)
-        except (BaseError, OSError) as error:
-            return Objects(Object(folder, within={}, fault=f"{CLOSED} ({self.place}: {_why(error)})"))
+        asked = [(f"{folder}/{below}".strip("/"), with_folders) for below, with_folders in parts()]
+        with ThreadPoolExecutor(self.readers) as readers:
+            listings = [(path, readers.submit(self._listed, path, with_folders)) for path, with_folders in asked]
+        for path, listing in listings:
+            try:
+                inner, objects = listing.result()
+            except InvalidPathError as error:  # nor is anything beside it listed: whoever wrote it has to rename it
+                closed = f"{CLOSED} ({self.place}: {_why(error)}). Rename or remove that object"
+                if path == folder:
+                    return Objects(Object(folder, within={}, fault=closed))
+                close(folders, path, closed)
+                continue
+            except (BaseError, OSError) as error:
+                return Objects(Object(folder, within={}, fault=f"{CLOSED} ({self.place}: {_why(error)})", is_away=True))
+            for each in inner:
+                folder_in(folders, each.rstrip("/"))
+            for each in objects:
+                add(folders, each)
         return Objects(top)
 
-    def _listed(self, folder: str, with_folders: bool, folders: dict[str, Object]) -> Iterable[Any]:
+    def _listed(self, folder: str, with_folders: bool) -> tuple[Sequence[str], Sequence[Any]]:
+        """The folders in a folder, unless what is in them is asked for, and its objects."""
         if with_folders:
-            return chain.from_iterable(obstore.list(self._store, prefix=folder, chunk_size=1000))
+            return [], list(chain.from_iterable(obstore.list(self._store, prefix=folder, chunk_size=1000)))
         listed = obstore.list_with_delimiter(self._store, prefix=folder)
-        for inner in listed["common_prefixes"]:
-            folder_in(folders, inner.rstrip("/"))
-        return listed["objects"]
+        return listed["common_prefixes"], listed["objects"]
 
     def state(self, entry: Entry) -> State:
         assert isinstance(entry, Object)
@@ -83,7 +95,7 @@ class ObjectStore:
 
     def away(self, entry: Entry) -> str:
         assert isinstance(entry, Object)
-        return entry.fault
+        return entry.fault if entry.is_away else ""
 
     def has_beside(self, entry: Entry, name: str) -> bool:
         assert isinstance(entry, Object)

@@ -9,7 +9,8 @@ from backfill_assets.sources.files import Entry, is_hidden
 
 @dataclass(frozen=True)
 class Object:
-    """An object, or a folder: what the paths of several have in common. `fault`: why a folder cannot be listed."""
+    """An object, or a folder: what the paths of several have in common. `fault`: why a folder cannot be listed; `is_away`: for
+    now, since its store does not answer."""
 
     path: str
     etag: str = ""
@@ -18,6 +19,7 @@ class Object:
     beside: Mapping[str, "Object"] = field(default_factory=dict, compare=False, repr=False)
     within: dict[str, "Object"] | None = field(default=None, compare=False, repr=False)
     fault: str = ""
+    is_away: bool = False
 
     @property
     def name(self) -> str:
@@ -59,6 +61,13 @@ def folder_in(folders: dict[str, Object], path: str) -> dict[str, Object]:
     within = folders[path].within
     assert within is not None
     return within
+
+
+def close(folders: dict[str, Object], path: str, fault: str) -> None:
+    """Put a folder that cannot be listed into the one that it lies in."""
+    above, _, name = path.rpartition("/")
+    beside = folder_in(folders, above)
+    folders[path] = beside[name] = Object(path, beside=beside, within={}, fault=fault)
 
 
 def add(folders: dict[str, Object], listed: Mapping[str, Any]) -> None:

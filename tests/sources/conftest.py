@@ -1,11 +1,13 @@
 """Servers and tables that tests of sources ask: of a broker, one for all that a process runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
 from backfill_assets.sources.postgres import PostgresTable
 from tests.deliveries import day
+from tests.moto_server import CREDENTIALS, Bucket, moto_server
 from tests.postgres import PostgresServer
 from tests.sources.broker import Broker, broker
 from tests.sources.postgres_tables import source
@@ -37,3 +39,19 @@ def orders(postgres, reader_password) -> PostgresTable:
         f"INSERT INTO orders VALUES ('{day(0)}', 1, 100), ('{day(0)}', 2, 200), ('{day(0)}', 3, NULL), ('{day(1)}', 4, 400)",
     )
     return source(postgres, "orders", "ordered_on")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Bucket]]:
+    """Makes a new bucket, each of a name that no test had before."""
+    folder = tmp_path_factory.mktemp("moto")
+    with moto_server(folder) as endpoint:
+        yield lambda: Bucket(endpoint, f"bucket-{uuid4().hex[:12]}", folder / "moto.log").make()
+
+
+@pytest.fixture
+def bucket(server: Callable[[], Bucket], monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    made = server()
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": made.endpoint}.items():
+        monkeypatch.setenv(name, value)
+    return made

@@ -3,35 +3,27 @@
 import gzip
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from backfill_assets.cli import doctor, status
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
-from backfill_assets.plan.status import State, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.copies import Copies
-from backfill_assets.sources.formats import Parquet
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.manifest import manifest_at
-from backfill_assets.sources.object_store import NO_CREDENTIALS, ObjectStore
+from backfill_assets.sources.object_store import NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import TwoFlows
-from backfill_assets.workspace import Workspace
 from tests.deliveries import day, days
-from tests.moto_server import CREDENTIALS, Bucket, moto_server
+from tests.moto_server import Bucket
 from tests.sources.files import LINE, put
-from tests.world import RAW, REJECTED, World
+from tests.sources.stores import area_at
+from tests.world import RAW, REJECTED
 
 EVENTS = Landing("events")
 NAMES = (
@@ -42,31 +34,9 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Bucket]]:
-    """Makes a new bucket, each of a name that no test had before."""
-    folder = tmp_path_factory.mktemp("moto")
-    with moto_server(folder) as endpoint:
-        yield lambda: Bucket(endpoint, f"bucket-{uuid4().hex[:12]}", folder / "moto.log").make()
-
-
-@pytest.fixture
-def bucket(server: Callable[[], Bucket], monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    made = server()
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": made.endpoint}.items():
-        monkeypatch.setenv(name, value)
-    return made
-
-
 @pytest.fixture
 def area(bucket: Bucket, tmp_path: Path) -> LandingArea:
     return area_at(bucket.place, tmp_path)
-
-
-def area_at(place: str, tmp_path: Path) -> LandingArea:
-    """Without trying again where a store does not answer, which takes half a minute."""
-    files = ObjectStore(place, Copies(tmp_path / "copies"), retries=0)
-    return LandingArea(Path(), tmp_path / "landed", lake=str(tmp_path / "lake"), files=files)
 
 
 def on_disk(root: Path) -> LandingArea:
@@ -89,7 +59,7 @@ def test_objects_are_of_the_days_that_the_same_files_on_a_disk_are_of(bucket, ar
         found = EVENTS.delivered(area, asked)
     there = {on: str(shown(each)).replace(str(disk.root), bucket.place) for on, each in EVENTS.delivered(disk, asked).items()}
     assert {on: str(shown(each)) for on, each in found.items()} == there
-    assert requests["lists"] == 1, "none by day"
+    assert requests["lists"] == 2 * len(asked) + 1, "what is asked for, however much lies there"
     assert sum(n for request, n in requests.items() if request.startswith("GET ")) == 5
     assert EVENTS.unmatched(area) == EVENTS.unmatched(disk) == ["events/2018.jsonl", "events/notes/h.jsonl"]
     assert EVENTS.size(area, days(0, 1, 17)) == EVENTS.size(disk, days(0, 1, 17))
@@ -114,6 +84,10 @@ def test_one_look_lists_a_folder_once_for_all_that_ask(bucket, area):
         assert EVENTS.unmatched(look) == []
         EVENTS.delivered(look, days(0, 1))
     assert requests["lists"] == 1
+    look = area.one_look(of_all=False)
+    with bucket.counting() as requests:
+        assert EVENTS.delivered(look, [day(0)]) == EVENTS.delivered(look, [day(0)])
+    assert requests["lists"] == 3, "those of the day, once"
 
 
 def test_objects_that_stay_are_not_read_again_not_even_by_the_next_process_and_a_replaced_one_is(bucket, area):
@@ -126,8 +100,22 @@ def test_objects_that_stay_are_not_read_again_not_even_by_the_next_process_and_a
         with bucket.counting() as requests:
             after = EVENTS.delivered(area, days(0, 1))
         assert [on for on in days(0, 1) if after[on] != before[on]] == days(1), again
-        assert requests == {"lists": 1} | ({f"GET {names[1]}": 1} if again == "this process" else {})
+        assert requests == {"lists": 5} | ({f"GET {names[1]}": 1} if again == "this process" else {})
         manifest_at.cache_clear()
+
+
+def test_an_object_that_the_client_cannot_name_is_named_and_fails_the_days_that_it_may_be_of_and_no_others(bucket, area):
+    bucket.put("events/2019-08-15/a.jsonl", LINE.encode())
+    bucket.put("events/2019-08-16//b.jsonl", LINE.encode())
+    delivered = EVENTS.delivered(area, days(0, 1))
+    assert isinstance(delivered[day(0)], Delivery)
+    refused = delivered[day(1)]
+    assert type(refused) is SourceError, "it does not go by itself"
+    assert 'Path "landed/events/2019-08-16//b.jsonl" contained empty path segment). Rename or remove that object' in str(
+        refused
+    )
+    bucket.put("events//c.jsonl", LINE.encode())
+    assert {type(each) for each in EVENTS.delivered(area, days(0, 1)).values()} == {SourceError}
 
 
 def test_an_object_that_is_replaced_after_it_was_judged_is_not_read(bucket, area, tmp_path):
@@ -203,80 +191,6 @@ def test_a_store_that_cannot_be_read_says_why_of_every_day_and_takes_no_archive_
         list(take_in(source.archive, area, full_refresh=True))
     assert isinstance(source.delivered(area_at(place, tmp_path), [day(0)])[day(0)], SourceError)
     assert source._of_archives(area, [day(0)])[day(0)].files
-
-
-def test_an_archive_in_the_store_is_read_once_until_it_is_another(bucket, area, tmp_path):
-    lines = "".join(f"{json.dumps({'at': str(on), 'n': n})}\n" for n, on in enumerate(days(0, 1, 1)))
-    bucket.put("past/deep/all.jsonl.gz", gzip.compress(lines.encode()))
-    bucket.put("past/notes.txt", b"x")
-    archive = Archive("past", day="at")
-    with bucket.counting() as requests:
-        (taken,) = take_in(archive, area)
-        assert list(take_in(archive, area)) == []
-    assert (taken.days, taken.rows, taken.bytes_read) == (days(0, 1), 3, len(gzip.compress(lines.encode())))
-    assert requests["GET past/deep/all.jsonl.gz"] == 1
-    assert archive.unmatched(area) == ["past/notes.txt"]
-    bucket.put("past/deep/all.jsonl.gz", gzip.compress(lines.encode().replace(b"2019-08-15", b"2019-08-14")))
-    (taken,) = take_in(archive, area)
-    assert taken.days == [date(2019, 8, 14), day(1)]
-
-
-def test_an_archive_of_parquet_is_read_from_the_store(bucket, area, tmp_path):
-    pq.write_table(pa.table({"at": days(0, 1), "n": [1, 2]}), tmp_path / "a.parquet")
-    bucket.put("past/a.parquet", (tmp_path / "a.parquet").read_bytes())
-    (taken,) = take_in(Archive("past", day="at", format=Parquet()), area)
-    assert (taken.problem, taken.days) == ("", days(0, 1))
-
-
-@dataclass(frozen=True)
-class Stored(World):
-    """The bundled tables, whose landing area is in a store."""
-
-    at: LandingArea = field(default_factory=lambda: LandingArea(Path()))
-
-    @property
-    def workspace(self) -> Workspace:
-        return replace(super().workspace, area=self.at)
-
-    def outdated(self) -> dict[date, str]:
-        workspace = self.workspace
-        found = status_of(workspace, [self.table(REJECTED)], days(0, 1), latest=workspace.lake.latest({REJECTED: None}))
-        return {on: each.why for (_, on), each in found.partitions.items() if each.state != State.UP_TO_DATE}
-
-    def lines(self) -> list[tuple[date, str, str]]:
-        return [(row["arrival_day"], row["source_file"], row["line"]) for row in self.rows(REJECTED)]
-
-
-def test_days_are_built_from_objects_that_are_read_once_and_a_replaced_one_makes_its_day_outdated(
-    world, bucket, area, tmp_path
-):
-    """Two runs of the table of the lines that are no JSON."""
-    stored, lines = Stored(world.root, world.landing, world.spark, at=area), list[tuple[date, str, str]]()
-    for n, on in enumerate(days(0, 1)):
-        file = world.write(on, [f"line {n} {m}" for m in range(3)], "events.jsonl.gz")
-        lines += [(on, str(file.relative_to(world.landing)), f"line {n} {m}") for m in range(3)]
-    bucket.put_all(world.landing)
-    with bucket.counting() as requests:
-        stored.run(days(0, 1), [REJECTED])
-    assert stored.lines() == lines
-    name = lines[-1][1]
-    assert (requests[f"GET {lines[0][1]}"], requests[f"GET {name}"]) == (1, 1), "judged and read"
-    assert stored.outdated() == {}
-
-    bucket.put(name, world.write(day(1), ["another", "one"], "events.jsonl.gz").read_bytes())
-    assert stored.outdated() == {day(1): f"1 file(s) changed: {name} has 2 lines, and had 3"}
-    with pytest.MonkeyPatch.context() as away:
-        away.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        later = replace(stored, at=area_at(bucket.place, tmp_path))
-        assert later.outdated() == {}
-        assert later.run(days(0, 1), [REJECTED])[REJECTED].failed() == []
-        failed = later.run(days(0, 1), [REJECTED], force=True)[REJECTED].failed()
-    why = f"outage_events cannot be listed ({bucket.place}: http://127.0.0.1:9 does not answer)"
-    assert [build.message for build in failed] == [f"no source for {on}: {why}" for on in days(0, 1)]
-    assert stored.lines() == lines
-    built = stored.run(days(0, 1), [REJECTED])[REJECTED].built
-    assert {build.day: build.outcome for build in built} == {day(1): "accepted"}
-    assert stored.lines() == [*lines[:3], (day(1), name, "another"), (day(1), name, "one")]
 
 
 def test_status_lists_a_source_once_for_both_its_tables_and_the_files_of_no_day(bucket, tmp_path, monkeypatch, capsys):
