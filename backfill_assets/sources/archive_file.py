@@ -49,14 +49,15 @@ class ArchiveFile:
 
     def texts(self) -> Iterator[tuple[str, bool]]:
         """The lines, and whether they are UTF-8; where one is not, U+FFFD stands for what cannot be read."""
-        for raw in self._raw_lines():
-            try:
-                yield raw.decode(), True
-            except UnicodeDecodeError:
-                yield raw.decode(errors="replace"), False
+        for lines in self._lines():
+            for line in lines:
+                try:
+                    yield line.decode(), True
+                except UnicodeDecodeError:
+                    yield line.decode(errors="replace"), False
 
-    def _raw_lines(self) -> Iterator[bytes]:
-        """The lines, as Spark splits them: at a line feed, a carriage return, or both; without blank ones."""
+    def _lines(self) -> Iterator[list[bytes]]:
+        """The lines, as Spark splits them: at a line feed, a carriage return, or both; without blank ones. Many at once."""
         rest, begun, first = b"", False, b""
         for piece in self.unpacked():
             data = rest + (piece if begun else piece.removeprefix(BYTE_ORDER_MARK))
@@ -64,24 +65,23 @@ class ArchiveFile:
             # A carriage return at the end may have its line feed in the next piece.
             end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
             rest = data[end:]
-            if len(rest) > self.max_line_bytes:
-                raise self._too_long(len(rest))
-            for line in self._not_blank(data[:end]):
-                first = first or line
-                yield line
+            self._refuse_too_long([rest])
+            lines = self._not_blank(data[:end])
+            first = first or next(iter(lines), b"")
+            yield lines
         if rest.strip(BLANK) and not rest.endswith(b"\r"):
             self.is_cut = not self.archive.format.is_whole(rest, (first or rest).decode(errors="replace"))
-        yield from self._not_blank(rest)
+        yield self._not_blank(rest)
 
-    def _not_blank(self, data: bytes) -> Iterator[bytes]:
-        for line in data.splitlines():
-            if len(line) > self.max_line_bytes:
-                raise self._too_long(len(line))
-            if line.strip(BLANK):
-                yield line
+    def _not_blank(self, data: bytes) -> list[bytes]:
+        lines = data.splitlines()
+        self._refuse_too_long(lines)
+        return [line for line in lines if line.strip(BLANK)]
 
-    def _too_long(self, length: int) -> SourceError:
-        return SourceError(f"{self.name} has a line of {length} bytes, more than BACKFILL_MAX_LINE_BYTES={self.max_line_bytes}")
+    def _refuse_too_long(self, lines: Sequence[bytes]) -> None:
+        longest, most = max(map(len, lines), default=0), self.max_line_bytes
+        if longest > most:
+            raise SourceError(f"{self.name} has a line of {longest} bytes, more than BACKFILL_MAX_LINE_BYTES={most}")
 
     def place_in(self, names: Sequence[str]) -> int:
         """The place of the column of the day in a header of these names."""

@@ -52,17 +52,17 @@ class Reading(ArchiveFile):
             raise SourceError(f"{self.name} cannot be read to its end ({str(error).partition('.')[0]})") from error
 
     def _of_json(self, day_of: DayOf) -> Iterator[Line]:
-        column, names = self.archive.day, dict[str, None]()
+        column, names = self.archive.day, set[str]()
         for text, is_utf8 in self.texts():
             try:
                 row = json.loads(text)
             except (ValueError, RecursionError):
                 row = None
             is_row = type(row) is dict
-            if is_row and not row.keys() <= names.keys() and len(names) < MANY:
-                names |= dict.fromkeys(row)
+            if is_row and not names.issuperset(row) and len(names) < MANY:
+                names |= row.keys()
             yield Line(text, day_of(row.get(column) if is_row else None), is_utf8)
-        self.names = [*names] if len(names) < MANY else None
+        self.names = sorted(names) if len(names) < MANY else None
 
     def _of_csv(self, day_of: DayOf, form: Csv) -> Iterator[Line]:
         if form.multiline:

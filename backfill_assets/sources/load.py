@@ -10,7 +10,7 @@ from backfill_assets.errors import SourceError
 from backfill_assets.lake.archived import LoadRecord, new_load, write_lines
 from backfill_assets.sources.archive import Archive, stamp_of
 from backfill_assets.sources.archive_guards import doubt_of
-from backfill_assets.sources.archive_lines import Line, Reading
+from backfill_assets.sources.archive_lines import Reading
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.load_slice import LoadResult, Slice
@@ -70,29 +70,28 @@ class Load:
 
     def _read(self, reading: Reading, begun: LoadRecord) -> None:
         """Read it to its end. Lines that are in the files of the `begun` load are not gathered again."""
-        waiting, first = 0, self.archive.first_day or date.min
-        for line in reading.lines():
+        waiting, first, gathered = 0, self.archive.first_day or date.min, self.gathered
+        for text, day, is_utf8 in reading.lines():
             self.lines += 1
-            if line.day is None:
+            if day is None:
                 self.undated += 1
                 self.examples += [self.lines] if len(self.examples) < EXAMPLES else []
-            elif line.day < first:
+            elif day < first:
                 self.before += 1
+            elif self.lines <= begun.lines:
+                self.rows[day] += 1
             else:
-                self.rows[line.day] += 1
-                if self.lines > begun.lines:
-                    self._gather(line, line.day)
-                    waiting += len(line.text)
+                lines = gathered.get(day) or gathered.setdefault(day, [])
+                if not is_utf8:
+                    self.not_utf8.setdefault(day, []).append(len(lines))
+                lines.append(text)
+                waiting += len(text)
                 if waiting >= self.archive.slice_bytes:
-                    self._write(begun)
                     waiting = 0
+                    self.rows.update({day: len(lines) for day, lines in gathered.items()})
+                    self._write(begun)
                     self.slice.begin(self.name, self._so_far(begun))
-
-    def _gather(self, line: Line, day: date) -> None:
-        lines = self.gathered.setdefault(day, [])
-        if not line.is_utf8:
-            self.not_utf8.setdefault(day, []).append(len(lines))
-        lines.append(line.text)
+        self.rows.update({day: len(lines) for day, lines in gathered.items()})
 
     def _so_far(self, load: LoadRecord) -> LoadRecord:
         return replace(load, lines=self.lines, before=self.before, undated=self.undated, examples=[*self.examples])
@@ -102,7 +101,8 @@ class Load:
             not_utf8 = self.not_utf8.get(day, ())
             self.slice.files.append(write_lines(self.slice.folder, load.load, self.name, day, lines, not_utf8, self.lines))
             self.slice.size += sum(map(len, lines))
-        self.gathered, self.not_utf8 = {}, {}
+        self.gathered.clear()
+        self.not_utf8.clear()
 
     def _finish(self, record: LoadRecord, *, anew: bool) -> LoadRecord:
         """The archive is in as a whole. Archives of the same content have one load: their rows are there once."""
