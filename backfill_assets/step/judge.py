@@ -57,16 +57,20 @@ def judge_days(
         failed = [d for d in own if d in judgements and judgements[d].outcome == "failed"]
         message = f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
         inputs = _with_own(due.inputs[day], table, own, fingerprints)
-        if day in due.in_case and not failed and day in same and not change(table, same[day], inputs.tables, inputs.delivery):
+        last = accepted.get((table.name, day))
+        if day in due.in_case and not failed and last and _is_as_built(table, last, audited[day], inputs):
             continue
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
-        last = accepted.get((table.name, day))
         mixed = bool(day in kept and last and last.rows and change(table, last, inputs.tables, inputs.delivery))
         judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
         if outcome != "failed":
             fingerprints[day] = audited[day].profile.fingerprint
     return list(judgements.values())
+
+
+def _is_as_built(table: Table, last: Build, audited: Audited, inputs: Inputs) -> bool:
+    return last.fingerprint == audited.profile.fingerprint and not change(table, last, inputs.tables, inputs.delivery)
 
 
 def _with_own(inputs: Inputs, table: Table, days: Iterable[date], fingerprints: Mapping[date, str]) -> Inputs:

@@ -151,7 +151,7 @@ class Step:
         refuse_other_partitioning(folder, open_table(folder), table.partition_by)  # here, before hours of computing
 
         def records(judgements: Sequence[Judgement], at: datetime) -> list[Build]:
-            seconds = (time.monotonic() - started) / len(judgements)
+            seconds = (time.monotonic() - started) / len(due.compute)
             return [record(each, table, request, at=at, versions=versions, seconds=seconds) for each in judgements]
 
         spark = self.spark()

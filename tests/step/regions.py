@@ -75,13 +75,17 @@ class Regions(World):
 
     def correct(self, counts: Counts) -> Regions:
         """Deliver other counts, and take them in."""
+        self.run(self.put(counts), [daily.name])
+        return replace(self, counts=counts)
+
+    def put(self, counts: Counts) -> list[date]:
+        """Deliver other counts; the days that have others than before."""
         (folder := self.landing / "regions").mkdir(parents=True, exist_ok=True)
         changed = [at for at in counts if counts[at] != self.counts.get(at)]
         for at in changed:
             lines = [{"region": name, "outages": n, "customers": of} for name, (n, of) in counts[at].items()]
             (folder / f"{at}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        self.run(changed, [daily.name])
-        return replace(self, counts=counts)
+        return changed
 
     def build(self, days: Sequence[date], run: str = "a run") -> StepResult:
         return self.run(days, [HISTORY], run=run)[HISTORY]

@@ -9,11 +9,17 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
+from backfill_assets.plan.read_remaining import remaining_reader
+from backfill_assets.plan.remaining import WorkState
+from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.step.early_stop import early_stops
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
 from tests.deliveries import day, days
 from tests.plan.chain import built, history, outages
-from tests.step.regions import Counts, Regions, random_counts
+from tests.step.regions import Counts, Regions, daily, random_counts
+from tests.step.test_shadow import plan_of
 from tests.world import HISTORY, no_spark
 
 TWENTY = days(*range(20))
@@ -85,6 +91,22 @@ def test_forced_days_are_built_whatever_they_come_to_and_the_day_after_them_is_n
     result = world.run(days(4, 5, 6, 7), [HISTORY], force=True)[HISTORY]
     assert [(b.day, b.outcome) for b in result.built] == [(at, "unchanged") for at in days(4, 5, 6, 7)]
     assert result.early_stops() == []
+
+
+def test_a_shadow_has_no_day_that_came_out_as_live_has_it_after_the_first(twenty, tmp_path):
+    world, five = twenty.copied(tmp_path), five_days(twenty.counts)
+    changed, since = world.put(moved(world.counts, five[0], five[-1])), TWENTY[TWENTY.index(five[0]) :]
+    plan = plan_of(world, {daily.name: changed, HISTORY: since})
+    inside, request = workspace_of(plan, world.workspace), StepRequest("r", plan=plan.id, planned=plan.partitions().keys())
+    built, result = (Step(t, inside, request, world.spark).run(sorted(plan.days_of(t.name))) for t in world.tables)
+    assert ([b.day for b in built.built], [b.day for b in result.built]) == (changed, five)
+    ((stop,), left) = result.early_stops(), since[5:]
+    assert (stop.day, list(stop.left)) == (five[-1], left)
+    of_shadow = DeltaTable(inside.lake.path(HISTORY)).to_pyarrow_table()["outage_day"].unique().to_pylist()
+    assert sorted(of_shadow) == five
+    remaining = remaining_reader(plan, world.workspace)({}, {})
+    assert set(remaining.states.values()) == {WorkState.DONE}
+    assert list(map(str, remaining.early_stops)) == [str(stop)]
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["between two runs", "between commit and ledger"])
