@@ -17,6 +17,7 @@ as_of, leaks                              joins to requests the latest rows know
 DriftThresholds                           how far a column of a rebuild may be from live
 reconciliation, Reconciled, consumer      what tables promise together, checked before a rebuild is published
 read, open_release, Release               a table as a release has it, without Spark or with it
+models_by_day, load_model                 a table of models of pyspark.ml (models/fit.py), and one of them as a release has it
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from dagster import Definitions
 
     from backfill_assets.lake.release import Release
+    from backfill_assets.models.fit import models_by_day
+    from backfill_assets.models.load import load_model
     from backfill_assets.point_in_time.as_of import as_of
     from backfill_assets.point_in_time.leaks import leaks
     from backfill_assets.quality import rules
@@ -55,7 +58,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "HttpSource", "JsonLines", "Kafka", "Landing",
     "LandingArea", "OpenMeteo", "Parquet", "PostgresTable", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays",
-    "Source", "Table", "TwoFlows", "as_of", "consumer", "definitions", "field", "itself", "leaks", "open_release", "read",
+    "Source", "Table", "TwoFlows", "as_of", "consumer", "definitions", "field", "itself", "leaks", "load_model",
+    "models_by_day", "open_release", "read",
     "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
@@ -87,6 +91,8 @@ _MODULES = {
     "field": "sources.fields",
     "itself": "tables.windows",
     "leaks": "point_in_time.leaks",
+    "load_model": "models.load",
+    "models_by_day": "models.fit",
     "open_release": "reading",
     "read": "reading",
     "reconciliation": "tables.agreements",

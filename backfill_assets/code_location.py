@@ -20,6 +20,7 @@ from backfill_assets.orchestration.jobs import plan_jobs  # noqa: E402
 from backfill_assets.orchestration.late_report import late_reports  # noqa: E402
 from backfill_assets.orchestration.late_sensor import late_rows_sensor  # noqa: E402
 from backfill_assets.orchestration.maintain_job import maintain_job, weekly_maintenance  # noqa: E402
+from backfill_assets.orchestration.own_schedules import own_schedules  # noqa: E402
 from backfill_assets.orchestration.publish_job import publish_job  # noqa: E402
 from backfill_assets.orchestration.release_sensor import release_check, release_sensor, releases_spec  # noqa: E402
 from backfill_assets.orchestration.reproduce_job import reproduce_job  # noqa: E402
@@ -61,7 +62,7 @@ def definitions_of(workspace: Workspace, spark: SparkResource | None = None) -> 
             reproduce_job(workspace),
             maintenance,
         ],
-        schedules=[nightly_schedule(workspace), weekly_maintenance(maintenance)],
+        schedules=[nightly_schedule(workspace), *own_schedules(workspace), weekly_maintenance(maintenance)],
         sensors=[release_sensor(workspace), late_rows_sensor(workspace), source_changes_sensor(workspace)],
         resources={"spark": for_each_run(spark), "options": RebuildOptions()},
         executor=executor,

@@ -40,10 +40,11 @@ SYMBOLS = {
     State.FAILED: ("X", "bold red"),
     State.RUNNING: (">", "cyan"),
     State.NOT_DUE: ("-", "dim"),
+    State.ON_REQUEST: ("?", "dim"),
     State.BEFORE: ("_", "dim"),
 }
 # Nothing is to be built for days in these states.
-SETTLED = (State.UP_TO_DATE, State.NOT_DUE, State.BEFORE)
+SETTLED = (State.UP_TO_DATE, State.NOT_DUE, State.ON_REQUEST, State.BEFORE)
 DAYS = re.compile(r"\d{4}-\d{2}-\d{2}(\.\.\d{4}-\d{2}-\d{2})?")
 
 

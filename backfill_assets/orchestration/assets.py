@@ -37,6 +37,7 @@ from backfill_assets.orchestration.asset_metadata import metadata_of
 from backfill_assets.orchestration.failure import failure_message
 from backfill_assets.orchestration.report import events_of
 from backfill_assets.orchestration.run_options import RebuildOptions, plan_of, request_of, workspace_of_run
+from backfill_assets.orchestration.shown import shown_of
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.step.audit_built import audit_built, built_days
 from backfill_assets.step.step import Step
@@ -151,7 +152,7 @@ def asset_of(table: Table, workspace: Workspace, *, shadow: bool = False) -> Ass
             if not isinstance(error, ERRORS_OF_CODE):
                 try_again(context, error)
             raise
-        yield from events_of(context, result, key, materialize=names_days)
+        yield from events_of(context, result, key, shown_of(result, target) if names_days else {}, materialize=names_days)
         message = failure_message(result)
         if message:
             raise Failure(message, allow_retries=False)

@@ -7,6 +7,8 @@ so the events are made here. This is the only file that uses Dagster's private A
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from types import MappingProxyType
 from typing import Any
 
 from dagster import (
@@ -37,20 +39,22 @@ from backfill_assets.lake.record import Build
 from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 
+Shown = Mapping[date, Mapping[str, Any]]
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
-def events_of(context: AssetExecutionContext, result: StepResult, key: AssetKey, *, materialize: bool = True) -> Iterator[Any]:
+
+def events_of(
+    context: AssetExecutionContext, result: StepResult, key: AssetKey, shown: Shown = NOTHING, *, materialize: bool = True
+) -> Iterator[Any]:
     """Every event of a step of the asset `key`, in Dagster's order: materializations (where the run has the asset), check
-    evaluations, outputs."""
+    evaluations, outputs. `shown`: by day, further metadata of its materialization."""
     step = context.get_step_execution_context()
     accepted, failed = result.accepted(), result.failed()
     new, pointer = {id(build) for build in result.built}, context.instance.event_log_storage.get_maximum_record_id()
-    stops = {stop.day: str(stop) for stop in result.early_stops()}
-    materialized = [
-        materialization(key, result.table, build, new=id(build) in new, pointer=pointer, early_stop=stops.get(build.day, ""))
-        for build in accepted
-    ]
-    for stop in stops.values():
-        context.log.info(stop)
+    also = [(b, {"new": id(b) in new, "pointer": pointer, "more": shown.get(b.day, NOTHING)}) for b in accepted]
+    materialized = [materialization(key, result.table, build, **given) for build, given in also]
+    for stop in result.early_stops():
+        context.log.info(str(stop))
     if materialize:
         yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
     targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
@@ -72,12 +76,12 @@ def _outputs(step: Any) -> Iterator[Any]:
 
 
 def materialization(
-    key: AssetKey, table: Table, build: Build, *, new: bool, pointer: int | None, early_stop: str = ""
+    key: AssetKey, table: Table, build: Build, *, new: bool, pointer: int | None, more: Mapping[str, Any] = NOTHING
 ) -> AssetMaterialization:
     """The materialization of one day: figures as metadata; code, data and input versions as tags.
 
     `pointer` is the newest event that there was when the inputs had been read: Dagster calls the day unsynced ("has a new data
-    version") once an input has an event after it with another data version. `early_stop`: what came of the days after it.
+    version") once an input has an event after it with another data version. `more`: what else is shown of the day.
     """
     outcome = build.outcome if new else "up to date"
     metadata: dict[str, Any] = {
@@ -88,12 +92,12 @@ def materialization(
         "seconds": build.seconds if new else 0.0,
         "built by run": MetadataValue.dagster_run(build.run),
         **{name.replace("_", " "): count for name, count in build.measures.items() if count},
+        **more,
         **{f"nulls in {column}": count for column, count in build.nulls.items() if count},
         **{f"{name} (first 20)": MetadataValue.json(list(values)) for name, values in build.samples.items() if values},
     }
     metadata |= {name: text for name in ("plan", "who", "reason", "accept") if (text := getattr(build, name))}
     metadata |= {"git commit": build.git_commit} if build.git_commit else {}
-    metadata |= {"early stop": early_stop} if early_stop else {}
     if build.plan:
         metadata["runs of the plan"] = MetadataValue.url(runs_of(build.plan))
     tags = {

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 
 from dagster import (
+    AssetSelection,
     RunRequest,
     ScheduleDefinition,
     ScheduleEvaluationContext,
@@ -20,7 +21,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
-from backfill_assets.orchestration.assets import live_tables
+from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.make import latest_builds
 from backfill_assets.tables.graph import days_until_complete
 from backfill_assets.workspace import Workspace
@@ -49,13 +50,15 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
     """The schedule of the nightly run. It is stopped until someone starts it."""
     calendar = workspace.calendar
     late_rows = workspace.settings.nightly_late_rows
-    days_back = max((days_until_complete(table, late_rows=late_rows) for table in workspace.tables), default=0)
+    # Tables with a schedule of their own are left to it.
+    tables = [table for table in workspace.tables if not table.cron]
+    days_back = max((days_until_complete(table, late_rows=late_rows) for table in tables), default=0)
     newest = f"newest {days_back + 1} days" if days_back else "newest day"
     description = (
         f"Builds what is missing or outdated in the {newest}, all tables in one run, and catches up on as many as "
         f"{CATCH_UP_DAYS} missed nights. Days that are up to date are not computed again."
     )
-    job = define_asset_job("nightly", live_tables(workspace), description=description)
+    job = define_asset_job("nightly", AssetSelection.assets(*map(asset_key, tables)), description=description)
 
     @schedule(
         name="nightly",
@@ -65,7 +68,9 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         description=description,
     )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        days = days_of_the_night(calendar, days_back, latest_builds(workspace).accepted)
+        names = {table.name for table in tables}
+        accepted = [partition for partition in latest_builds(workspace).accepted if partition[0] in names]
+        days = days_of_the_night(calendar, days_back, accepted)
         if not days:
             return SkipReason(f"The calendar from {calendar.first} has no day before today.")
         scheduled = context.scheduled_execution_time

@@ -18,7 +18,7 @@ READS = "reads "
 OUTDATED = STATES["outdated"] | STATES["failed"]
 TO_BUILD = OUTDATED | STATES["missing"]
 NEVER_PLANNED = {State.NOT_DUE, State.BEFORE}
-NOT_NOW = NEVER_PLANNED | {State.RUNNING}
+NOT_NOW = NEVER_PLANNED | {State.RUNNING, State.ON_REQUEST}
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Selection:
 def select(selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]) -> Selection:
     """The partitions to build. `status` has every partition of every table of the graph, on its whole calendar."""
     states = frozenset[State]().union(*(STATES[name] for name in selector.only))
+    states |= {State.ON_REQUEST} if selector.on_request and State.MISSING in states else set()
     named = [(table.name, day) for table in graph.tables if table.name in selector.tables for day in selector.days]
     requested = {p: reason for p in named if (reason := _reason(selector.force, states, status[p]))}
     not_now = {p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in _left_out(selector)}
@@ -58,7 +59,7 @@ def _left_out(selector: Selector) -> Collection[State]:
     """The states of days that are requested and not planned now. Which of the days in some states a run is computing, nobody
     knows before it has ended."""
     if selector.force:
-        return NOT_NOW
+        return NOT_NOW - {State.ON_REQUEST}
     return {State.RUNNING} if STATES.keys() <= set(selector.only) else ()
 
 
@@ -97,7 +98,7 @@ def _upstream(
         needed = set(graph.needs(partition))
         for other in graph.reads(partition):
             state = status[other].state
-            to_build = state in OUTDATED or (state == State.MISSING and other in needed)
+            to_build = state in OUTDATED or (state in (State.MISSING, State.ON_REQUEST) and other in needed)
             if to_build and other not in requested and other not in upstream and other[1] not in left:
                 upstream[other] = state.value
                 queue.append(other)

@@ -21,7 +21,7 @@ STATES = {
 @dataclass(frozen=True)
 class Selector:
     """Which partitions are meant: days of tables in some states, with what is up- or downstream; of the latter the days since
-    one, without those of `left`."""
+    one, without those of `left`. `on_request`: also days that only a request builds."""
 
     tables: Sequence[str]
     days: Sequence[date]
@@ -31,6 +31,7 @@ class Selector:
     downstream: bool = False
     since: date = date.min
     left: Collection[date] = frozenset()
+    on_request: bool = False
 
 
 def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calendar) -> Selector:
@@ -48,6 +49,7 @@ def selector_of(request: RebuildRequest, workspace: Workspace, calendar: Calenda
         request.downstream,
         Calendar(date.min, date.max).select(request.downstream_since)[0] if request.downstream_since else date.min,
         left,
+        bool(request.target),
     )
 
 

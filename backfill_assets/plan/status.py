@@ -34,6 +34,7 @@ class State(StrEnum):
     FAILED = "failed"
     RUNNING = "running"
     NOT_DUE = "not due yet"
+    ON_REQUEST = "built on request"
     BEFORE = "before the table's first day"
 
 
@@ -151,6 +152,9 @@ class _TableHistory:
     def _never_built(self, day: date, delivery: Delivered) -> tuple[State, str]:
         if why := incomplete(self.table, day, self.own):
             return State.NOT_DUE, why
+        if self.table.cron:
+            how = f"`backfill run --partitions {day} --target {self.table.name}`"
+            return State.ON_REQUEST, f"its schedule ({self.table.cron}) has not built it; {how} does"
         if isinstance(delivery, SourceError):
             return State.MISSING, str(delivery)
         inputs = lacking(self.table, day, self.latest.accepted, self.calendar)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.thresholds import EVERY_OTHER_COLUMN, DriftThresholds
@@ -48,7 +49,15 @@ def _split(columns: str) -> list[str]:
     return parts
 
 
-def refuse_wrong_columns(
+def refuse_wrong_columns(name: str, columns: str, **declared: Any) -> None:
+    """ValueError, with the table's name, for what `_refuse` refuses."""
+    try:
+        _refuse(columns, **declared)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _refuse(
     columns: str,
     *,
     partition_by: str,

@@ -6,7 +6,6 @@ A Table is a value and knows no Spark session, no path and no Dagster: `step` co
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -47,6 +46,8 @@ class Table:
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     drift: Mapping[str, DriftThresholds] = field(default_factory=dict)
+    cron: str = ""
+    shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = field(default=None, repr=False)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self.compute(*inputs, **named)
@@ -117,6 +118,8 @@ def table(
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
     drift: Mapping[str, DriftThresholds] | None = None,
+    cron: str = "",
+    shows: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     version: str = "",
 ) -> Callable[[Callable[..., Any]], Table]:
     """Declare a daily table: the function below takes one DataFrame per entry of `reads` and returns the table's rows.
@@ -136,34 +139,32 @@ def table(
     descriptions    what columns mean, by name, for Dagster's catalog; tables may share one mapping
     owners, tags    for Dagster's catalog: e-mail addresses and "team:NAME"; names and values by which the table is found
     drift           how far a column of a rebuild may be from live, by name, "*" for all others; see quality/thresholds.py
+    cron            a schedule of its own (UTC), as "0 4 * * 1"; days that it leaves out are built on request only
+    shows           what Dagster shows of a day besides its figures, made from its rows, by name; a PNG file as bytes
     version         the code version, where it must not follow the code by itself; see tables/code_version.py
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
     that is no DATE or no date, column names that need quoting, types that no table can hold, a key or a rule that names no
-    column, unusable owners and tags, and a function or a rule whose changes no version by itself would show.
+    column, unusable owners, tags and schedules, and a function or a rule whose changes no version by itself would show.
     """
-    refuse_unusable_labels(name, owners, tags or {})
+    refuse_unusable_labels(name, owners, tags or {}, cron)
     refuse_no_day(f"{name}: first_day", first_day)
     sources = [read for read in reads.values() if not isinstance(read, Window | SliceDays | Table)]
     every_rule = (types_as_declared(), *([columns_still_filled()] if sources else []), *rules)
     refuse_unusable_rules(name, every_rule)
     if tables := [argument for argument, read in reads.items() if isinstance(read, Table)]:
         raise ValueError(f"{name} reads {tables[0]}: write same_day({tables[0]}) or window({tables[0]}, first=-6, last=0)")
-    if not re.fullmatch(r"[a-z]\w*/[a-z]\w*", name):
-        raise ValueError(f"{name!r} is not the name of a table: write layer/table, for example staging/orders")
-    try:
-        refuse_wrong_columns(
-            columns,
-            partition_by=partition_by,
-            key=key,
-            fingerprint_by=fingerprint_by,
-            rules=every_rule,
-            measures=measures or {},
-            compared_with=[other.name for other in compared_with],
-            drift=drift or {},
-        )
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+    refuse_wrong_columns(
+        name,
+        columns,
+        partition_by=partition_by,
+        key=key,
+        fingerprint_by=fingerprint_by,
+        rules=every_rule,
+        measures=measures or {},
+        compared_with=[other.name for other in compared_with],
+        drift=drift or {},
+    )
     refuse_unusable_reads(name, reads, sources, key, every_rule)
 
     def declare(compute: Callable[..., Any]) -> Table:
@@ -172,7 +173,7 @@ def table(
             raise ValueError(f"{name}: the function takes {arguments}, but `reads` names {list(reads)}")
         declared = Table(
             name, compute, partition_by, columns, reads, every_rule, version, key, fingerprint_by, measures or {},
-            samples or {}, compared_with, pool, first_day, descriptions or {}, owners, tags or {}, drift or {},
+            samples or {}, compared_with, pool, first_day, descriptions or {}, owners, tags or {}, drift or {}, cron, shows,
         )  # fmt: skip
         return declared if version else replace(declared, version=version_of(declared))
 

@@ -16,6 +16,7 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.features_v2 import region_daily_v2
 from backfill_assets.datasets.outages.restoration_examples import OUTCOMES, known_by, reading, restoration_examples
+from backfill_assets.datasets.outages.restoration_time import restoration_time
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.make import latest_builds, make_plan
@@ -118,8 +119,8 @@ def test_the_examples_of_another_day_are_another_code_version_in_a_project_of_al
     assert (table.name, table.version) == (restoration_examples.name, f"{restoration_examples.version}, known by 2019-09-05")
     assert table.documentation.endswith("As known when 2019-09-05 began.")
     project = load("backfill_assets.datasets.outages.training", Path())
-    assert [table.name for table in project.tables] == [*NAMES, restoration_examples.name]
-    assert project.tables[-1].version == restoration_examples.version
+    assert [table.name for table in project.tables] == [*NAMES, restoration_examples.name, restoration_time.name]
+    assert project.tables[-2].version == restoration_examples.version
 
 
 def test_examples_that_read_another_version_of_the_region_features_are_outdated_by_their_code_and_say_so(tmp_path):

@@ -4,12 +4,14 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from dagster import RunRequest, SkipReason, build_schedule_context
+from dagster import AssetKey, RunRequest, SkipReason, build_schedule_context
 
 from backfill_assets.calendar import Calendar, Partition, between
+from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
+from backfill_assets.orchestration.own_schedules import own_schedules
 from backfill_assets.orchestration.schedules import days_of_the_night, nightly_schedule
 from backfill_assets.tables.graph import days_until_complete
 from backfill_assets.tables.windows import Window
@@ -84,3 +86,27 @@ def test_the_schedule_requests_the_night_and_leaves_out_what_is_not_due(tmp_path
     assert request.run_config == {"resources": {"options": {"config": {"skip_not_due": True}}}}
     nothing_yet = workspace_of([a], Calendar(TODAY, today=lambda: TODAY), str(tmp_path))
     assert isinstance(nightly_schedule(nothing_yet)(context), SkipReason)
+
+
+def test_a_table_with_a_schedule_of_its_own_is_built_then_on_its_newest_complete_day_and_not_at_night(tmp_path):
+    a = table("raw/a")
+    weekly = replace(table("models/m"), reads={"a": Window(a, -28, 2, 2)}, cron="0 4 * * 1")
+    workspace = workspace_of([a, weekly], GROWING, str(tmp_path))
+    Ledger(str(tmp_path)).append([Build(name, day, "accepted", "r", "1") for name, day in all_but()])
+    Ledger(str(tmp_path)).append([Build("models/m", date(2019, 9, 20), "accepted", "r", "1")])
+    defs = definitions_of(workspace)
+    assert defs.resolve_job_def("nightly").asset_layer.selected_asset_keys == {AssetKey(["raw", "a"])}
+    monday = build_schedule_context(scheduled_execution_time=datetime(2019, 10, 14, 4, 0, tzinfo=UTC))
+    night = nightly_schedule(workspace)(monday)
+    assert isinstance(night, RunRequest)
+    # Days that the schedule has left out were not missed.
+    assert night.tags["dagster/asset_partition_range_start"] == "2019-10-13"
+    (of_table,) = own_schedules(workspace)
+    assert (of_table.name, of_table.cron_schedule) == ("schedule_models__m", "0 4 * * 1")
+    request = of_table(monday)
+    assert isinstance(request, RunRequest)
+    days = {request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")}
+    assert days == {"2019-10-11"}
+    job = defs.resolve_job_def(of_table.job_name)
+    assert job.asset_layer.selected_asset_keys == {AssetKey(["models", "m"])}
+    assert isinstance(own_schedules(workspace_of([a, weekly], Calendar(NEWEST, today=lambda: TODAY)))[0](monday), SkipReason)

@@ -131,3 +131,21 @@ def test_upstream_is_advised_only_where_it_would_build_something(undelivered, he
     with pytest.raises(UsageError) as refused:
         make(selection, graph, PlanOptions())
     assert ("--upstream" in str(refused.value), "--upstream" in "".join(blocked_lines(selection))) == (helps, helps)
+
+
+def test_days_that_are_built_on_request_are_planned_where_their_table_is_named_or_another_needs_them():
+    """Not where their inputs are rebuilt, and not by force: that would fit a model for each day of a month."""
+    graph = Graph([A, B], CALENDAR)
+    status = {p: PartitionStatus(State.UP_TO_DATE, is_built=True) for p in every(graph)}
+    status |= {(B.name, day(n)): PartitionStatus(State.ON_REQUEST) for n in (0, 1)}
+    status |= {(A.name, day(n)): PartitionStatus(State.CODE_CHANGED, is_built=True) for n in (0, 2)}
+    days = [day(n) for n in range(3)]
+
+    def planned(**given) -> list[Partition]:
+        selection = select(Selector([A.name, B.name], days, downstream=True, **given), graph, status)
+        assert selection.blocked == {}
+        return [p for p in selection.partitions if p[0] == B.name]
+
+    assert (B.name, day(2)) in planned()
+    assert {(B.name, day(n)) for n in (0, 1)}.isdisjoint({*planned(), *planned(force=True)})
+    assert {(B.name, day(n)) for n in (0, 1)} <= {*planned(on_request=True)}

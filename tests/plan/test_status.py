@@ -40,6 +40,14 @@ def test_a_missing_day_names_the_inputs_it_needs():
     assert status_at(outages, 3, built(updates, 3, 5)) == PartitionStatus(State.MISSING, "needs staging/u 2019-08-19")
 
 
+def test_a_day_that_its_tables_schedule_has_not_built_is_missed_by_nobody_and_names_what_builds_it():
+    weekly, read = replace(outages, cron="0 4 * * 1"), built(updates, 3, 4, 5)
+    assert status_at(weekly, 3, read) == PartitionStatus(
+        State.ON_REQUEST,
+        "its schedule (0 4 * * 1) has not built it; `backfill run --partitions 2019-08-18 --target staging/o` does",
+    )
+
+
 def test_a_missing_day_without_a_delivery_says_so():
     assert status_at(raw, 9, {}) == PartitionStatus(State.MISSING, "no source for 2019-08-24")
 

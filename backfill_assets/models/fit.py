@@ -1,0 +1,145 @@
+"""A table of models: a row a day, with the model that was fitted to the days before, and how it does on the day itself.
+
+    @table("models/price", partition_by="day", columns=f"day DATE, {COLUMNS}", measures=MEASURES,
+           reads={"days": SliceDays(), "examples": window(examples, first=-28, last=0)},
+           rules=[unique_key(), trained_on_at_least(7), better_than_median(by=0.05)], key=["day"], shows=shown)
+    def price(days, examples):
+        return models_by_day(days, examples, pipeline(), day="day", key=["day", "number"], label="cents",
+                             prediction="predicted_cents", known_at="paid_at", features=FEATURES, least_days=7)
+
+As it is a table, its days are audited, committed, released, compared, rolled back and reproduced as those of any other.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from statistics import fmean, median
+from typing import Any
+
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from backfill_assets.models.saved import content_hash, packed
+from backfill_assets.point_in_time.as_of import instant
+
+# The days before its own that a model is trained on.
+TRAINED_ON = 28
+# So many groups of examples are compared by a picture of the calibration.
+GROUPS = 10
+COLUMNS = (
+    "model_version STRING, trained_from DATE, trained_until DATE, trained_days INT, training_examples BIGINT, "
+    "test_examples BIGINT, mean_absolute_error DOUBLE, median_absolute_error DOUBLE, training_median DOUBLE, "
+    "mean_absolute_error_of_median DOUBLE, median_absolute_error_of_median DOUBLE, better_by DOUBLE, share_better DOUBLE, "
+    "importances MAP<STRING, DOUBLE>, calibration ARRAY<STRUCT<predicted: DOUBLE, actual: DOUBLE, examples: BIGINT>>, "
+    "model BINARY"
+)
+DESCRIPTIONS = {
+    "model_version": "The SHA-256 of the model's bytes; null where there were too few days to fit one.",
+    "trained_from": "The first day of the examples that the model was fitted to.",
+    "trained_until": "The last day of these.",
+    "trained_days": f"How many days these are of: at most {TRAINED_ON}, fewer at the beginning of history.",
+    "training_examples": "How many examples the model was fitted to.",
+    "test_examples": "How many examples of the day itself the errors are of.",
+    "mean_absolute_error": "Of the predictions for the examples of the day.",
+    "median_absolute_error": "Of the predictions for the examples of the day.",
+    "training_median": "The median of the labels that the model was fitted to: what it must be better than.",
+    "mean_absolute_error_of_median": "The same error of that median.",
+    "median_absolute_error_of_median": "The same error of that median.",
+    "better_by": "By which share the mean absolute error is less than that of the median.",
+    "share_better": "The share of the day's examples for which the prediction is closer than the median.",
+    "importances": "How much each feature counts; all together are 1.",
+    "calibration": f"The day's examples in {GROUPS} groups, lowest predictions first: the mean prediction and the mean label.",
+    "model": "The fitted pipeline of pyspark.ml, as a zip: `backfill_assets.load_model` loads it.",
+}
+# Errors are counted in thousandths: a measure is a whole number.
+MEASURES = {
+    "trained_days": "trained_days",
+    "training_examples": "training_examples",
+    "test_examples": "test_examples",
+    "mean_absolute_error_thousandths": "1000 * mean_absolute_error",
+    "mean_absolute_error_of_median_thousandths": "1000 * mean_absolute_error_of_median",
+}
+
+
+def models_by_day(
+    days: DataFrame,
+    examples: DataFrame,
+    pipeline: Pipeline,
+    *,
+    day: str,
+    key: Sequence[str],
+    label: str,
+    prediction: str,
+    known_at: str,
+    features: Sequence[str],
+    least_days: int,
+) -> DataFrame:
+    """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days before.
+
+    examples     one row a `key`, of the days and the 28 before each; one without a label does not count
+    known_at     the column that says when the label was known: for training before the day began
+    features     the names of what the estimator reads, in its order, for the importances
+    least_days   with examples of fewer days none is fitted, and the row says so
+
+    Deterministic, if the pipeline has fixed seeds: examples are put into one partition and in order before they are fitted to,
+    so that neither the cut of a run into days nor the engine's of its work shows. Tables are computed before they are audited;
+    here that is when the function is called.
+    """
+    usable = examples.where(F.col(label).isNotNull() & F.col(known_at).isNotNull())
+    rows = []
+    for on in sorted(row[0] for row in days.select(day).collect()):
+        known = F.col(known_at) < instant(on)
+        train = usable.where(F.col(day).between(F.lit(on - timedelta(days=TRAINED_ON)), F.lit(on - timedelta(days=1))) & known)
+        row = {day: on, **_extent(train, day, label)}
+        if row["trained_days"] >= least_days:
+            model = pipeline.fit(train.repartition(1).sortWithinPartitions(*key))
+            tested = model.transform(usable.where(F.col(day) == F.lit(on))).select(prediction, label).collect()
+            row |= _as_row(model, features) | errors([(each[0], each[1]) for each in tested], row["training_median"])
+        rows.append(row)
+    schema = f"{day} DATE, {COLUMNS}"
+    names = days.sparkSession.createDataFrame([], schema).columns
+    return days.sparkSession.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+
+
+def _extent(train: DataFrame, day: str, label: str) -> dict[str, Any]:
+    first, last, count = F.min(day).alias("trained_from"), F.max(day).alias("trained_until"), F.count(F.lit(1))
+    middle = F.percentile(label, 0.5).alias("training_median")
+    of_days = F.count_distinct(day).cast("int").alias("trained_days")
+    return train.agg(first, last, of_days, count.alias("training_examples"), middle).collect()[0].asDict()
+
+
+def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
+    content = packed(model)
+    (estimator,) = [stage for stage in model.stages if hasattr(stage, "featureImportances")]
+    importances = estimator.featureImportances.toArray().tolist()
+    return {
+        "model_version": content_hash(content),
+        "model": content,
+        "importances": dict(zip(features, importances, strict=True)),
+    }
+
+
+def errors(tested: Sequence[tuple[float, float]], middle: float) -> dict[str, Any]:
+    """The figures of a model, by its predictions and the labels of the day; no errors without an example."""
+    if not tested:
+        return {"test_examples": 0}
+    by_model = [abs(predicted - actual) for predicted, actual in tested]
+    by_median = [abs(middle - actual) for _, actual in tested]
+    mean, mean_of_median = fmean(by_model), fmean(by_median)
+    return {
+        "test_examples": len(tested),
+        "mean_absolute_error": mean,
+        "median_absolute_error": median(by_model),
+        "mean_absolute_error_of_median": mean_of_median,
+        "median_absolute_error_of_median": median(by_median),
+        "better_by": 1 - mean / mean_of_median if mean_of_median else None,
+        "share_better": sum(m < n for m, n in zip(by_model, by_median, strict=True)) / len(tested),
+        "calibration": list(_calibration(sorted(tested))),
+    }
+
+
+def _calibration(tested: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, int]]:
+    for n in range(GROUPS):
+        group = tested[n * len(tested) // GROUPS : (n + 1) * len(tested) // GROUPS]
+        if group:
+            yield fmean(p for p, _ in group), fmean(a for _, a in group), len(group)

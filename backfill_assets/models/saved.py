@@ -1,0 +1,122 @@
+"""A fitted pipeline of pyspark.ml as bytes, and back: a zip of what `PipelineModel.save` writes.
+
+Equal models are equal bytes, so that a fingerprint of the bytes is one of the model. pyspark.ml itself writes a time and random
+names into every file of metadata, those of each tree too; here they are numbers in the order of the files. What is left depends
+on the versions of Spark and pyarrow, which the files name.
+
+pyspark.ml works on the engine, a Spark Connect server (measured with Spark 4.2): pipelines are fitted, applied, saved and
+loaded there, and the engine writes and reads the files. So it and this process need one file system, as for a lake on a local
+disk. A session is found for the thread that opened it only.
+
+MLflow's format (`mlflow-skinny` 3.17, weighed) is not it: its flavour for Spark copies files by a gateway to a JVM in the same
+process, which a client of Spark Connect does not have, so that it neither saves nor loads there; it adds a time and a random
+name, and sixteen packages. Who has MLflow and a session of the other kind logs what is loaded: `mlflow.spark.log_model(model)`.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.ml import PipelineModel
+
+from backfill_assets.errors import ServiceUnavailable
+
+# The first time that a zip can hold.
+NEVER = (1980, 1, 1, 0, 0, 0)
+# Random endings that pyspark.ml gives to stages, and Spark to the files of a write.
+UID, PART = re.compile(r"(?<![A-Za-z])[A-Za-z]+_[0-9a-f]{12}(?![0-9a-f])"), re.compile(r"(part-\d+)-[0-9a-f-]{36}-c\d+")
+# Of trees: number, metadata as JSON, weight.
+TREES = "/treesMetadata/"
+
+
+def packed(model: PipelineModel) -> bytes:
+    """The model as bytes. ServiceUnavailable if the engine does not write where this process reads."""
+    with tempfile.TemporaryDirectory(prefix="model-") as folder:
+        saved = Path(folder, "saved")
+        model.write().save(str(saved))
+        if not saved.is_dir():
+            raise ServiceUnavailable(
+                f"The engine saved a model to {saved} of its own file system, and this process has another. Nothing was "
+                "committed. Models are fitted by an engine on the same machine: leave out BACKFILL_SPARK_REMOTE."
+            )
+        # Files of a moment ago are no input. They come as one archive, as tables may not open files.
+        with zipfile.ZipFile(shutil.make_archive(f"{folder}/all", "zip", saved)) as archive:
+            files = {name: archive.read(name) for name in archive.namelist() if _counts(name)}
+    return _zipped(dict(_normalised(files)))
+
+
+def _counts(name: str) -> bool:
+    """Not the marks of Hadoop and its checksums, which would not be those of the normalised files."""
+    file = name.rsplit("/", 1)[-1]
+    return not file.startswith((".", "_")) and bool(file)
+
+
+def _normalised(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """The files in order, with numbers for random names, and no time."""
+    numbers: dict[str, str] = {}
+
+    def numbered(text: str) -> str:
+        return UID.sub(lambda uid: numbers.setdefault(uid[0], f"{uid[0].rpartition('_')[0]}_{len(numbers):012d}"), text)
+
+    for name, content in sorted(files.items(), key=lambda file: _in_order(file[0])):
+        plain = PART.sub(r"\1", numbered(name))
+        if name.endswith(".parquet"):
+            yield plain, _trees(content, numbered) if TREES in name else content
+        else:
+            yield plain, _metadata(content.decode(), numbered).encode()
+
+
+def _in_order(name: str) -> tuple[tuple[int, str], ...]:
+    """The pipeline's own metadata first, which names the stages in their order; these by number."""
+    parts = [UID.sub("", PART.sub(r"\1", part)) for part in name.split("/")]
+    return tuple((int(number) if (number := part.split("_")[0]).isdigit() else -1, part) for part in parts)
+
+
+def _metadata(text: str, numbered: Any) -> str:
+    """Lines of metadata, without the time at which they were written."""
+    return "".join(f"{numbered(json.dumps(json.loads(line) | {'timestamp': 0}))}\n" for line in text.splitlines() if line)
+
+
+def _trees(content: bytes, numbered: Any) -> bytes:
+    """The metadata of trees, in the order of their numbers."""
+    trees = pq.ParquetFile(BytesIO(content)).read()
+    number, text, weight = trees.column_names
+    trees = trees.sort_by(number)
+    lines = [_metadata(line, numbered).strip() for line in trees[text].to_pylist()]
+    written = BytesIO()
+    columns = [trees[number], pa.array(lines), trees[weight]]
+    pq.write_table(pa.table(columns, schema=trees.schema.remove_metadata()), written)
+    return written.getvalue()
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    written = BytesIO()
+    # Not compressed: versions of zlib make different bytes of the same, and Parquet compresses the column.
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, NEVER)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content)
+    return written.getvalue()
+
+
+def content_hash(model: bytes) -> str:
+    """What a model is called: the SHA-256 of its bytes."""
+    return hashlib.sha256(model).hexdigest()
+
+
+def unpacked(model: bytes) -> PipelineModel:
+    """The fitted pipeline in the session of this thread."""
+    with tempfile.TemporaryDirectory(prefix="model-") as folder:
+        with zipfile.ZipFile(BytesIO(model)) as archive:
+            archive.extractall(folder)
+        return PipelineModel.load(folder)

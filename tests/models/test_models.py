@@ -1,0 +1,138 @@
+"""A table of models is a table: refused, killed, published, rolled back, reproduced and read of a release as any other."""
+
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets import load_model, read
+from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.releases import Releases
+from backfill_assets.models.rules import better_than_median, trained_on_at_least
+from backfill_assets.orchestration.shown import shown_of
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.shadow import open_shadow
+from backfill_assets.plan.shadow import workspace_of as shadow_of
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.publish.rollback import roll_back
+from backfill_assets.reproduce.recorded_build import recorded_build
+from backfill_assets.reproduce.reproduce import reproduce
+from backfill_assets.reproduce.reproduction import Result
+from tests.models.prices import DAYS, OTHER, Prices, price
+from tests.publish.verified_plans import publish, verdict_of
+
+FIRST, SECOND, THIRD, FOURTH = DAYS
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def project(spark, tmp_path, monkeypatch) -> Prices:
+    """Four days of examples, in the lake that `load_model` reads."""
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path / "lake"))
+    made = Prices(tmp_path, lambda: spark)
+    for day in DAYS:
+        made.deliver(day)
+    return made
+
+
+def test_days_of_too_few_days_before_and_no_better_than_the_median_are_refused_and_others_are_not(project):
+    """On the last day small things cost most: what was learned before is worse than the median."""
+    project.deliver(FOURTH, lambda size: 400.0 - 10 * size)
+    result = project.run(*DAYS)
+    built = {build.day: build for build in result.built}
+    assert {day: build.outcome for day, build in built.items()} == {
+        FIRST: "failed", SECOND: "failed", THIRD: "accepted", FOURTH: "failed",
+    }  # fmt: skip
+    assert "trained_on_at_least: there are examples of 1 days before; at least 2 promised" in built[SECOND].message
+    assert "better_than_median: mean absolute error 2" in built[FOURTH].message
+    assert "at least 10.0% promised" in built[FOURTH].message
+    (row,) = project.models().values()
+    assert (row["day"], row["trained_days"], row["trained_from"], row["trained_until"]) == (THIRD, 2, FIRST, SECOND)
+    figures = shown_of(result, project.workspace)[THIRD]
+    assert figures["importances"].value == {"size": 1.0}
+    assert str(figures["calibration"].value).startswith("![calibration](data:image/png;base64,")
+    assert (figures["trained on"], figures["trained days"]) == (f"{FIRST}..{SECOND}", 2)
+
+
+def test_killed_while_it_trains_the_table_is_as_before_and_the_next_run_builds_the_day(project):
+    project.run(THIRD)
+    before, root = project.models(), str(project.root)
+    command = [sys.executable, "-m", "tests.models.prices", root, str(FOURTH)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert project.models() == before
+    assert [build.outcome for build in project.run(THIRD, FOURTH).built] == ["accepted"]
+    after = project.models()
+    assert after.keys() == {THIRD, FOURTH}
+    assert after[THIRD] == before[THIRD]
+
+
+def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_back(project, spark):
+    examples = spark.createDataFrame([(float(size),) for size in range(40)], "size DOUBLE")
+
+    def predicted(**which) -> list[float]:
+        model = load_model(price.name, day=THIRD, spark=spark, **which)
+        return [row[0] for row in model.transform(examples).select("predicted").collect()]
+
+    project.run(THIRD)
+    assert isinstance(release_live(project.workspace, who="ada"), Released)
+    first = predicted()
+    other = Prices(project.root, project.spark, OTHER)
+    plan = retrained(other)
+    verdict_of(plan, other.workspace)
+    publish(project, plan, other.workspace)
+    second = predicted()
+    assert second != first
+    assert predicted(release=1) == first
+    assert (
+        reproduce(recorded_build(price.name, str(THIRD), None, other.workspace), other.workspace, spark).result == Result.SAME
+    )
+
+    roll_back(plan, other.workspace, who="ada", now=lambda: NOW, reason="it was better before")
+    release_live(project.workspace, who="ada")
+    listed = read(price.name).to_table(columns=["day", "model_version"]).to_pylist()
+    assert listed == [{"day": THIRD, "model_version": project.models()[THIRD]["model_version"]}]
+    assert (predicted(), predicted(release=2), predicted(release=1)) == (first, second, first)
+    with pytest.raises(UsageError, match=f"has no model models/price of {FOURTH}. Nothing was loaded. It has those of {THIRD}"):
+        load_model(price, day=FOURTH, spark=spark)
+
+    folder = str(project.root / "lake" / price.name)
+    DeltaTable(folder).update({"model_version": "'another'"})
+    changed = TableVersion(price.name, DeltaTable(folder).version())
+    releases = Releases(str(project.root / "lake"))
+    number = releases.add(releases.newest(), {price.name: changed}, kind="live", who="", reason="").number
+    with pytest.raises(TableUnreadable, match="is not the one that was built"):
+        load_model(price, release=number, spark=spark)
+
+
+def retrained(project: Prices) -> Plan:
+    """A plan that has built the third day's model in its shadow."""
+    why, lake = {price.name: {str(THIRD): "code changed"}}, str(project.root / "lake")
+    plan = Plan({price.name: OTHER.version}, why, [Chunk(0, {price.name: [THIRD]})], PlanOptions(reason="", into="shadow"))
+    plans = Plans(lake)
+    plans.keep(plan)
+    plans.note(plan.id, "started", NOW, who="ada")
+    open_shadow(plan, project.workspace, "ada")
+    (build,) = project.run(THIRD, workspace=shadow_of(plan, project.workspace), run="shadow", plan=plan.id).built
+    assert build.outcome == "accepted"
+    plans.note(plan.id, "ended", NOW, ending="done")
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        pytest.param(lambda: trained_on_at_least(0), "a model of nothing", id="no day"),
+        pytest.param(lambda: better_than_median(by=1.0), "a share is at least 0", id="better by all"),
+    ],
+)
+def test_promises_that_any_model_keeps_or_none_are_refused(rule, says):
+    with pytest.raises(ValueError, match=says):
+        rule()
