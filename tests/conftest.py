@@ -43,6 +43,8 @@ EARLY = (
     "tests/test_style.py",
     "tests/step/",
     "tests/lake/",
+    "tests/orchestration/",
+    "tests/sources/test_kafka.py",
 )
 
 
