@@ -14,10 +14,8 @@ from backfill_assets.workspace import open_workspace
 
 def run(name: str, files: str, *, full_refresh: bool, accept: str = "", reason: str = "", as_json: bool) -> int:
     workspace, console, done = open_workspace(), terminal(), []
-    only, accepted = comma_separated(files), comma_separated(accept)
-    for archive, result in take_in_named(
-        workspace, name, full_refresh=full_refresh, files=only, accept=accepted, reason=reason
-    ):
+    only = comma_separated(files)
+    for archive, result in take_in_named(workspace, name, full_refresh=full_refresh, files=only, accept=accept, reason=reason):
         done.append((archive, result))
         if not as_json:
             console.print(sentence(result))

@@ -38,10 +38,10 @@ def archive_assets(workspace: Workspace) -> list[AssetsDefinition]:
 def _asset_of(name: str, workspace: Workspace) -> AssetsDefinition:
     @asset(key=[GROUP, name], group_name=GROUP, pool=POOL, kinds={"deltalake"}, description=DESCRIPTION.format(name))
     def archives(context: AssetExecutionContext, config: ArchiveConfig) -> MaterializeResult:
-        files, accept, done = comma_separated(config.files), comma_separated(config.accept), []
+        files, done = comma_separated(config.files), []
         with failing_without_retry():
             for _, result in take_in_named(
-                workspace, name, full_refresh=config.full_refresh, files=files, accept=accept, reason=config.reason
+                workspace, name, full_refresh=config.full_refresh, files=files, accept=config.accept, reason=config.reason
             ):
                 done.append(result)
                 context.log.info(sentence(result))

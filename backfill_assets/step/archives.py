@@ -6,14 +6,13 @@ from shlex import quote
 
 from backfill_assets.calendar import ranges
 from backfill_assets.errors import SourceError, UsageError
+from backfill_assets.named import named
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.load_slice import LoadResult
 from backfill_assets.sources.take_in import chosen, take_in
+from backfill_assets.step.accept import is_accepted, unknown_names
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-
-# Of the archives that lie there.
-NAMED = 5
 
 
 def archives_of(tables: Sequence[Table]) -> dict[str, Archive]:
@@ -39,12 +38,12 @@ def take_in_named(
     *,
     full_refresh: bool = False,
     files: Sequence[str] = (),
-    accept: Sequence[str] = (),
+    accept: str = "",
     reason: str = "",
 ) -> Iterator[tuple[str, LoadResult]]:
     """Take in the archives called `name`, or all; each as it is done, with the name. `files`: only those of these patterns.
 
-    `accept` names files that are taken in although a guard refuses them, for this `reason`. UsageError for an unknown name, and
+    `accept` lists files that are taken in although a guard refuses them, for this `reason`. UsageError for an unknown name, and
     for patterns and names of no file that lies there.
     """
     archives = archives_of(workspace.tables)
@@ -56,28 +55,24 @@ def take_in_named(
         raise UsageError(f"No table reads archives named {name}. Nothing was read. There are: {', '.join(archives)}.")
     if accept and not reason.strip():
         raise UsageError("Archives are accepted for a reason, which is recorded: --reason 'why'. Nothing was read.")
-    chosen_names = [name] if name else [*archives]
-    if files or accept:
-        _refuse_unknown_files(workspace, [archives[each] for each in chosen_names], files, accept)
-    for each in chosen_names:
+    asked = [name] if name else [*archives]
+    listed = _listed(workspace, [archives[each] for each in asked]) if files or accept else []
+    unknown = [pattern for pattern in files if not any(chosen(each, [pattern]) for each in listed)]
+    if unknown := [*unknown, *unknown_names(accept, listed)]:
+        raise UsageError(f"There is no archive {unknown[0]}. Nothing was read. There are: {named(listed) or 'none'}.")
+    accepted = [each for each in listed if is_accepted(each, accept)]
+    for each in asked:
         try:
             for result in take_in(
-                archives[each], workspace.area, full_refresh=full_refresh, only=files, accept=accept, reason=reason
+                archives[each], workspace.area, full_refresh=full_refresh, only=files, accept=accepted, reason=reason
             ):
                 yield each, result
         except SourceError as error:  # its folder: those of others are taken in
             yield each, LoadResult(each, problem=str(error))
 
 
-def _refuse_unknown_files(
-    workspace: Workspace, archives: Sequence[Archive], files: Sequence[str], accept: Sequence[str]
-) -> None:
-    listed = [name for each in archives for name in (*each.listed(workspace.area), *each.late(workspace.area))]
-    unknown = [pattern for pattern in files if not any(chosen(name, [pattern]) for name in listed)]
-    if unknown := [*unknown, *(name for name in accept if name not in listed)]:
-        more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-        there = f"{', '.join(listed[:NAMED])}{more}" if listed else "none"
-        raise UsageError(f"There is no archive {unknown[0]}. Nothing was read. There are: {there}.")
+def _listed(workspace: Workspace, archives: Sequence[Archive]) -> list[str]:
+    return [name for each in archives for name in (*each.listed(workspace.area), *each.late(workspace.area))]
 
 
 def sentence(result: LoadResult) -> str:
