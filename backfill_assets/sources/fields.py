@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.named import named
+from backfill_assets.sources.declared import refuse_mistyped
 
 # Columns of the rows read, beside those declared.
 UNPARSED, UNKNOWN, MALFORMED = "unparsed", "unknown_fields", "malformed"
@@ -38,7 +39,7 @@ def field(
     required: bool = False,
     since: date | None = None,
     until: date | None = None,
-    formats: Sequence[str] = (),
+    formats: str | Sequence[str] = (),
 ) -> Field:
     """Declare a column of a source.
 
@@ -56,9 +57,12 @@ def field(
     name, _, kind = column.strip().partition(" ")
     if not kind.strip():
         raise ValueError(f"field({column!r}) has no type: write its name and its type, as 'confirmed BIGINT'")
+    patterns = (formats,) if isinstance(formats, str) else tuple(formats)
+    declared = Field(name, kind.strip().upper(), names or (name,), required, since, until, patterns)
+    refuse_mistyped(declared)
     if since and until and until < since:
         raise ValueError(f"field({column!r}): {until} is before {since}")
-    return Field(name, kind.strip().upper(), names or (name,), required, since, until, tuple(formats))
+    return declared
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, get_args
 
 from backfill_assets.sources.contents import FileContents, is_json, read_contents
 from backfill_assets.sources.parquet_contents import read_parquet
@@ -110,4 +110,5 @@ class Parquet:
         return True
 
 
-FORMATS = (JsonLines, Csv, Parquet)
+AnyFormat = JsonLines | Csv | Parquet
+FORMATS = get_args(AnyFormat)

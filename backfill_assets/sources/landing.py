@@ -9,16 +9,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from typing import Annotated
 
+from annotated_types import Ge, Le
 from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import SourceError
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.declared import refuse_mistyped, refuse_no_folder
 from backfill_assets.sources.delivery import Asked, Contents, delivery_of, name_in, not_read
 from backfill_assets.sources.fields import Field, eras, refuse_unusable_fields
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.folders import FilesByDay, begins, cannot_be_listed, files_by_day, unmatched
-from backfill_assets.sources.formats import JSON_LINES, Format, JsonLines
+from backfill_assets.sources.formats import JSON_LINES, AnyFormat, JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.manifest import manifest_at
 from backfill_assets.sources.patterns import Pattern
@@ -39,34 +42,40 @@ class Landing(Source):
     format    `JsonLines()`, `Csv()` or `Parquet()`; the first two also packed with gzip or zstd
     fields    the columns that are read, each a `field`; without any, JSON lines are given as lines
     settled   seconds that a day's files must have lain unchanged; until then the day is not read, and stays as it is
-    marker    the name of a file beside a day's files that is written when they are complete, such as "_SUCCESS"
+    marker    the name of a file beside a day's files that is written when they are complete, such as "_SUCCESS";
+              where a folder holds several days, with the day in it, as in `files`: "%Y-%m-%d.done"
     fewest    the least share of the lines of the last accepted delivery of a day; a new one of fewer lines is refused
     horizon   how many days after a day its files may change for it to be rebuilt unasked, by the sensor `source_changes`
 
     The rows read have `arrival_day DATE, source_file STRING` and, of lines, `line STRING, is_utf8 BOOLEAN` (where bytes are not
     UTF-8, U+FFFD stands for them and `is_utf8` is false); of CSV, Parquet and with `fields`, those of `read_rows`.
     A day without a file, or with one that cannot be read to its end or lacks a required column, is not built: it fails with a
-    SourceError that names the file. Raises ValueError for patterns without a day and fields of the same name.
+    SourceError that names the file. Raises ValueError for values of other types, patterns without a day and fields of one name.
     """
 
     name: str
     files: str | Sequence[str] = DAILY
-    format: Format = JSON_LINES
+    format: AnyFormat = JSON_LINES
     fields: Sequence[Field] = ()
     # How a delivery is waited for and judged decides on no row: it is no part of the code version.
-    settled: float = field(default=0.0, compare=False)
+    settled: Annotated[float, Ge(0)] = field(default=0.0, compare=False)
     marker: str = field(default="", compare=False)
-    fewest: float = field(default=0.5, compare=False)
-    horizon: int = field(default=HORIZON, compare=False)
+    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
+    horizon: Annotated[int, Ge(0)] = field(default=HORIZON, compare=False)
 
     def __post_init__(self) -> None:
+        refuse_mistyped(self)
+        refuse_no_folder("Landing", self.name)
         object.__setattr__(self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files))
         object.__setattr__(self, "fields", tuple(self.fields))
         refuse_unusable_fields(self.fields)
         if not self._patterns:
             raise ValueError(f"Landing({self.name!r}) has no pattern of files")
-        if not 0 <= self.fewest <= 1:
-            raise ValueError(f"Landing({self.name!r}): a share of lines is at least 0 and at most 1, not {self.fewest}")
+        if self.marker and ("/" in self.marker or not any(each.is_of_one_day(self.marker) for each in self._patterns)):
+            raise ValueError(
+                f"Landing({self.name!r}): marker={self.marker!r} is no name of a file that is of one day, where folders hold "
+                "several: write the day into it, as '%Y-%m-%d.done'"
+            )
 
     @property
     def columns(self) -> str:
