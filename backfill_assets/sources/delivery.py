@@ -37,7 +37,7 @@ class Asked:
 
 def delivery_of(area: LandingArea, day: date, files: Contents, others: Sequence[Entry], asked: Asked) -> Delivery | SourceError:
     """The delivery of a day's `files`; `others` are the day's files that are not read."""
-    unread = [name_in(area, path) for path in others]
+    unread = [name_in(area, path) for path in others if path.name != with_day(asked.marker, day)]
     if not files:
         like = " or ".join(pattern.text for pattern in asked.patterns)
         why = not_read(unread, asked.format) if unread else f"no file in {asked.name} like {like}"

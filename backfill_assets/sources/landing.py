@@ -125,7 +125,8 @@ class Landing(Source):
 
     def unmatched(self, area: LandingArea) -> list[str]:
         """The files in the source's folder that are of no day."""
-        return [f"{self.name}/{path}" for path in unmatched(area.tree(self.name), self._patterns)]
+        marker = [each.beside(self.marker) for each in self._patterns if self.marker and each.is_of_one_day(self.marker)]
+        return [f"{self.name}/{path}" for path in unmatched(area.tree(self.name), [*self._patterns, *marker])]
 
     def eras(self, days: Collection[date]) -> dict[tuple[str, ...], list[date]]:
         """By the declared columns that files of then lack, the days."""

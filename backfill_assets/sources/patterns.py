@@ -60,6 +60,10 @@ class Pattern:
         folder = self.text if self.is_below else self.text.rpartition("/")[0]
         return {WRITTEN.get(part) for part in PART.findall(f"{folder}/{name}")} >= {*DIGITS}
 
+    def beside(self, name: str) -> "Pattern":
+        """The pattern of files of this name, in which a day may stand, beside those of this one."""
+        return self if self.is_below else Pattern(f"{self.text.rpartition('/')[0]}/{name}".lstrip("/"))
+
     def day_of(self, path: str) -> date | None:
         """The day of a file at this path below the source's folder; None if the pattern is not of it."""
         names = path.split("/")

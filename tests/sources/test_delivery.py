@@ -146,6 +146,16 @@ def test_a_marker_in_a_folder_of_several_days_names_its_day(tmp_path):
     found = source.delivered(LandingArea(tmp_path), [day(0), day(1)])
     assert str(found[day(0)]).endswith(f"{NAME} has no 08-15-2019.done beside it yet")
     assert isinstance(found[day(1)], Delivery)
+    put(tmp_path, "cases/08-16-2019.txt", "")
+    assert source.unmatched(LandingArea(tmp_path)) == ["cases/08-16-2019.txt"]  # the marker is none
+
+
+def test_a_marker_is_not_named_as_a_file_that_is_not_read(tmp_path):
+    for name in ("a.csv", "DONE", "notes.txt"):
+        put(tmp_path, f"cases/2019-08-15/{name}", HEADER + "a,1\n")
+    delivery = delivered(Landing("cases", format=Csv(), marker="DONE"), tmp_path)
+    assert isinstance(delivery, Delivery)
+    assert delivery.unread == ["cases/2019-08-15/notes.txt"]
 
 
 def test_a_marker_that_would_serve_several_days_serves_none(tmp_path):
