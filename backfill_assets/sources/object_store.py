@@ -1,7 +1,17 @@
 """Files in an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
 
-By `obstore`, which is what `deltalake` reads a lake with: both take the same variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
-GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY ...). Listings have the etags of objects, which Arrow's do not, and reading is
+By `obstore`, which is what `deltalake` reads a lake with: both take the same variables, set where the servers and the commands
+are started.
+
+- `s3://bucket/prefix`: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; AWS_ENDPOINT_URL for what speaks like S3.
+- `gs://bucket/prefix`: GOOGLE_SERVICE_ACCOUNT, the path of the file with the key of a service account.
+- `abfs://container@account.dfs.core.windows.net/prefix`: AZURE_STORAGE_ACCOUNT_KEY; or AZURE_STORAGE_CLIENT_ID,
+  AZURE_STORAGE_CLIENT_SECRET and AZURE_STORAGE_TENANT_ID of a service principal.
+
+Tests read S3 as moto serves it. Neither Google's nor Azure's store was tried, nor Amazon's own: not whether their listings
+have etags, not what is said where credentials are refused.
+
+Listings have the etags of objects, which Arrow's do not, and reading is
 bound to them: an object that is replaced meanwhile is not read. What is read is copied to this machine first (`copies`), so
 that what was judged is what Spark reads; where the engine runs elsewhere, the home must be a folder that it sees too.
 """

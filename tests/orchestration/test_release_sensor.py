@@ -1,84 +1,29 @@
 """The sensor that releases live: what it releases, what it waits for, and what Dagster shows of it. In process, no Spark."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from dagster import (
-    AssetCheckEvaluation,
     AssetKey,
-    AssetMaterialization,
-    AssetSelection,
     DagsterInstance,
     DagsterRunStatus,
-    DefaultSensorStatus,
-    Definitions,
-    SensorResult,
-    build_sensor_context,
-    define_asset_job,
 )
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_run_for_test
 
-from backfill_assets.code_location import definitions_of
-from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.orchestration.release_report import RELEASES
 from backfill_assets.orchestration.release_sensor import (
     LOOKED_AT_AGAIN,
     REPORTED_AT_FIRST,
-    release_check,
-    release_sensor,
-    releases_spec,
 )
-from backfill_assets.workspace import Workspace
-from tests.deliveries import day
-from tests.plan.graphs import table
-from tests.plan.workspaces import workspace_of
-from tests.publish.built_lake import A, B, BuiltLake
-
-
-class Ticking(BuiltLake):
-    """The lake, and ticks of the sensor, each with the cursor that the one before it left."""
-
-    instance: DagsterInstance
-    cursor: str | None = None
-    code = "1"
-
-    @property
-    def workspace(self) -> Workspace:
-        return workspace_of([table(A), replace(table(B), version=self.code)], self.calendar, str(self.root))
-
-    def tick(self) -> SensorResult:
-        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
-        result = release_sensor(self.workspace)(context)
-        assert isinstance(result, SensorResult)
-        self.cursor = result.cursor
-        return result
+from tests.orchestration.release_ticks import Ticking, said, shown, ticking
+from tests.publish.built_lake import A, B
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Ticking]:
-    lake = Ticking(tmp_path)
-    with DagsterInstance.ephemeral() as lake.instance:
-        for name in (A, B):
-            lake.build(name, 0, 1, 2)
+    with ticking(tmp_path) as lake:
         yield lake
-
-
-def shown(result: SensorResult) -> list[Any]:
-    """Each release by its number and each evaluation by its verdict, in order."""
-    return [
-        event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
-        for event in result.asset_events
-    ]
-
-
-def said(result: SensorResult) -> str:
-    assert not result.asset_events
-    assert result.skip_reason
-    return str(result.skip_reason.skip_message)
 
 
 def test_what_is_mended_without_a_commit_is_released_although_nothing_was_written(lake):
@@ -91,21 +36,6 @@ def test_what_is_mended_without_a_commit_is_released_although_nothing_was_writte
     ticks = [lake.tick() for _ in range(LOOKED_AT_AGAIN)]
     assert [shown(tick) for tick in ticks[:-1]] == [[]] * (LOOKED_AT_AGAIN - 1)
     assert shown(ticks[-1]) == [2, True]
-
-
-def test_a_channel_that_is_behind_is_named_by_the_check(lake):
-    lake.tick()
-    releases = lake.releases
-    lake.build(A, 1, rows=3)
-    lake.tick()
-    releases.point(releases.newest(), "stable", 1, who="bo", reason="wrong rows")
-    releases.add(releases.newest(), releases.get(2).tables, kind="live", who="bo", reason="", channels=["candidate"])
-    (*_, check) = lake.tick().asset_events
-    assert check.passed
-    assert check.description.endswith(
-        "The channel stable stays at release 1: it was put there: wrong rows (bo). `backfill release --reason ...` releases "
-        "live to stable."
-    )
 
 
 def test_a_change_is_released_and_shown_once_with_its_versions(lake):
@@ -131,36 +61,6 @@ def test_a_lake_without_tables_is_skipped(tmp_path):
     with DagsterInstance.ephemeral() as lake.instance:
         assert shown(lake.tick()) == [True]
         assert said(lake.tick()) == "There is no table to release yet."
-
-
-def test_failed_days_fail_the_check_once_until_they_are_built(lake):
-    lake.tick()
-    lake.build(A, 0, rows=2)
-    lake.fail(A, 1, 2)
-    (check,) = lake.tick().asset_events
-    assert isinstance(check, AssetCheckEvaluation)
-    assert (check.passed, check.metadata["days"].value) == (False, {A: [str(day(1)), str(day(2))]})
-    assert f"{A} {day(1)}..{day(2)}: no_nulls_n: 3 rows. Build these days, or" in str(check.description)
-    assert said(lake.tick()) == f"Live is not released: {A} {day(1)}..{day(2)}: no_nulls_n: 3 rows"
-    lake.build(A, 1)
-    assert shown(lake.tick()) == [False]
-    lake.build(A, 2)
-    assert shown(lake.tick()) == [2, True]
-
-
-def test_what_is_under_way_changes_nothing_on_the_check_and_is_looked_at_again(lake):
-    lake.tick()
-    lake.build(A, 0, rows=2)
-    with mark_running(str(lake.root), RunningStep(A, [day(1)], "run-7")):
-        for _ in range(2):
-            assert said(lake.tick()) == f"Live is not released: {A} {day(1)}: run run-7 is computing them"
-    assert shown(lake.tick()) == [2]
-    plan = lake.start_plan(B, [1])
-    lake.build(B, 0, rows=2)
-    assert shown(lake.tick()) == []
-    assert f"plan {plan} is open (" in said(lake.tick())
-    lake.end_plan(plan)
-    assert shown(lake.tick()) == [3]
 
 
 @pytest.mark.parametrize(
@@ -227,37 +127,3 @@ def test_a_tick_opens_no_table_if_nothing_was_committed_and_no_plan_was_opened(l
     log.write_bytes(text)
     lake.fail(B, 1)
     assert shown(lake.tick()) == [True]
-
-
-def test_a_table_that_cannot_be_read_fails_the_check(lake):
-    lake.tick()
-    (lake.root / A / "_delta_log" / f"{0:020}.json").write_bytes(b"{nonsense")
-    (check,) = lake.tick().asset_events
-    assert (check.passed, "cannot be read" in check.description) == (False, True)
-
-
-def test_the_code_location_has_the_sensor_running_the_asset_in_its_group_and_no_job_of_tables_has_the_check(lake):
-    definitions = definitions_of(lake.workspace)
-    Definitions.validate_loadable(definitions)
-    sensor = definitions.get_sensor_def("release_live")
-    assert (sensor.default_status, sensor.minimum_interval_seconds) == (DefaultSensorStatus.RUNNING, 30)
-    graph = definitions.resolve_asset_graph()
-    node = graph.get(AssetKey("releases"))
-    assert (node.group_name, node.is_external) == ("releases", True)
-    for job in ("rebuild", "nightly"):
-        keys = definitions.resolve_job_def(job).asset_layer.selected_asset_keys
-        assert keys == {AssetKey(name.split("/")) for name in (A, B)}
-        checks = definitions.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys
-        assert "live_is_released" not in {key.name for key in checks}
-
-
-def test_the_check_can_be_executed_and_releases_nothing(lake):
-    job = define_asset_job("look", AssetSelection.checks_for_assets(RELEASES))
-    definitions = Definitions([releases_spec()], asset_checks=[release_check(lake.workspace)], jobs=[job])
-    for fail, passed in ((False, True), (True, False)):
-        if fail:
-            lake.fail(A, 1)
-        result = definitions.resolve_job_def("look").execute_in_process(instance=lake.instance)
-        (evaluated,) = result.get_asset_check_evaluations()
-        assert (evaluated.check_name, evaluated.passed) == ("live_is_released", passed)
-    assert lake.releases.all() == []
