@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -109,21 +109,23 @@ def _fault(area: LandingArea, file: Entry, contents: FileContents, asked: Asked)
         return unreadable
     if contents.longest_line > area.max_line_bytes:
         return f"has a line of {contents.longest_line} bytes, more than BACKFILL_MAX_LINE_BYTES={area.max_line_bytes}"
-    return contents.fault or (fault_of(_header(contents, asked)) if contents.header else "")
+    # Names in objects are not repeated; and reading the header takes most of the time of a look at many files.
+    has_header = contents.header and not asked.format.named_in
+    return contents.fault or (fault_of(_header(contents, asked)) if has_header else "")
 
 
 def _doubt(contents: FileContents, day: date, asked: Asked) -> str:
     """Why a file that can be read should not be; "" if it should."""
-    if contents.cut or not contents.header:
+    if contents.cut or not contents.header or not asked.fields:
         return contents.cut
     return lacking(_header(contents, asked), asked.fields, day, asked.format.named_in)
 
 
-def _twins(names: Iterable[str]) -> dict[str, str]:
+def _twins(names: Collection[str]) -> dict[str, str]:
     """Of the files that another one of a day is called like, but for how it is packed: that they may be one delivery, twice."""
     alike: dict[str, list[str]] = {}
-    for name in names:
-        packed = next(ending for ending in sorted(PACKED, reverse=True) if name.endswith(ending))
+    for name in names if any(name.endswith(PACKED[1:]) for name in names) else ():
+        packed = next(ending for ending in PACKED[::-1] if name.endswith(ending))
         alike.setdefault(name.removesuffix(packed), []).append(name)
     pairs = ((name, same) for same in alike.values() if len(same) > 1 for name in same)
     return {name: f"may hold the rows of {next(each for each in same if each != name)} once more" for name, same in pairs}
