@@ -143,9 +143,12 @@ class Kafka(Source):
         """That the topic may have lost records of the day; None if it has not."""
         for number, days in gone.items():
             if number_of(day) in days:
+                whole = number_of(day) + 1
+                while any(whole in each for each in gone.values()):
+                    whole = max(whole, *(each.until for each in gone.values())) + 1
                 return NotDelivered(
                     f"no source for {day}: {self.topic}/{number} begins with offset {state.offsets[number][0]} by now, so that "
-                    f"{self.topic} holds whole days from {day_of(days.last + 1)} on, and not all of {day}"
+                    f"{self.topic} has not all of {day}. The next whole day is {day_of(whole)}"
                 )
         return None
 

@@ -34,10 +34,6 @@ class Gone(NamedTuple):
     def __contains__(self, day: object) -> bool:
         return isinstance(day, int) and (day <= self.until or day in self.days)
 
-    @property
-    def last(self) -> int:
-        return max([self.until, *self.days])
-
 
 NOTHING_GONE = Gone()
 

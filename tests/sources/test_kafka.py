@@ -127,14 +127,14 @@ def test_days_that_the_topic_no_longer_holds_fail_and_say_from_where_on_it_does(
     topic.delete_before(3)
     delivered = topic.source.delivered(area, wanted)
     assert {n: str(delivered[day(n)]) for n in (0, 1)} == {
-        n: f"no source for {day(n)}: {topic.name}/0 begins with offset 3 by now, so that {topic.name} holds whole days from "
-        f"{day(2)} on, and not all of {day(n)}"
+        n: f"no source for {day(n)}: {topic.name}/0 begins with offset 3 by now, so that {topic.name} has not all of "
+        f"{day(n)}. The next whole day is {day(2)}"
         for n in (0, 1)
     }
     assert isinstance(delivered[day(0)], NotDelivered), "what was built of it stays"
     assert counts(delivered) == {day(2): 2, day(3): 2}
     assert rows(topic, area, spark, days(2, 3)) == topic.expected(days(2, 3))
-    with pytest.raises(NotDelivered, match="holds whole days from"):
+    with pytest.raises(NotDelivered, match="has not all of"):
         topic.source.read(area, spark, wanted)
 
 
@@ -145,12 +145,14 @@ def test_a_clock_that_is_ahead_or_counts_otherwise_keeps_no_day_from_being_built
     assert counts(topic.source.delivered(area, days(0, 1, 2))) == {day(0): 1, day(1): 2, day(2): 1}
     assert rows(topic, area, spark, days(0, 1)) == topic.expected(days(0, 1))
     topic.delete_before(3)
-    assert counts(topic.source.delivered(area, days(0, 1, 2))) == {day(1): 2, day(2): 1}, "only of day 0 a record is gone"
+    delivered = topic.source.delivered(area, days(0, 1, 2))
+    assert counts(delivered) == {day(1): 2, day(2): 1}, "only of day 0 a record is gone"
+    assert str(delivered[day(0)]).endswith(f"The next whole day is {day(1)}")
     anew = LandingArea(area.root, area.root / "anew")
     topic.delete_before(4)
     delivered = topic.source.delivered(anew, days(0, 1, 2))
     assert counts(delivered) == {day(2): 1}, "the first that is left says of which days the deleted ones were"
-    assert f"holds whole days from {day(2)} on" in str(delivered[day(1)])
+    assert f"The next whole day is {day(2)}" in str(delivered[day(1)])
 
 
 def test_what_is_known_of_a_topic_grows_with_its_days_and_not_with_its_records(topic, area):
@@ -169,7 +171,7 @@ def test_records_that_were_deleted_before_they_were_known_are_counted_as_gone(to
     topic.send(at(1, hours=1), at(2), at(2, hours=1), at(3)).delete_before(4)
     delivered = topic.source.delivered(area, days(0, 1, 2, 3))
     assert counts(delivered) == {day(3): 1}
-    assert f"holds whole days from {day(3)} on, and not all of {day(2)}" in str(delivered[day(2)])
+    assert f"has not all of {day(2)}. The next whole day is {day(3)}" in str(delivered[day(2)])
 
 
 def test_a_topic_of_the_same_name_that_was_made_anew_is_another(topic, area):

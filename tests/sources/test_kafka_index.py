@@ -68,7 +68,6 @@ def test_the_days_are_gone_of_which_a_record_was_deleted():
     known = Known(0, 30, [Run(5, 0, 10, 10, 0), Run(3, 10, 11, 1, 0), Run(6, 11, 30, 19, 0), Run(99, 12, 13, 1, 0)])
     gone = [[day for day in range(9) if day in known.gone(begins, 8)] for begins in (0, 1, 10, 11, 12, 13)]
     assert gone == [[], [5], [5], [3, 5], [3, 5, 6], [3, 5, 6]], "no day 99, for which today is not over"
-    assert known.gone(12, 8).last == 6
 
 
 def test_of_what_was_deleted_unseen_the_first_record_that_is_left_says_the_days():
@@ -76,7 +75,7 @@ def test_of_what_was_deleted_unseen_the_first_record_that_is_left_says_the_days(
         return known.gone(begins, 8)
 
     unknown = Known(12, 30, [Run(99, 12, 13, 1, 0), Run(6, 13, 30, 17, 0), Run(7, 20, 31, 1, 0)])
-    assert gone(unknown, 12).last == 6, "its records may have begun before; a clock that was ahead says nothing"
+    assert gone(unknown, 12).until == 6, "its records may have begun before; a clock that was ahead says nothing"
     assert gone(unknown, 11) == Gone(), "a record is left before the first that is known"
-    assert gone(Known(12, 13, [Run(99, 12, 13, 1, 0)]), 12).last == 8, "all up to today"
+    assert gone(Known(12, 13, [Run(99, 12, 13, 1, 0)]), 12).until == 8, "all up to today"
     assert gone(Known(12, 12), 12) == Gone(), "a partition that holds nothing says nothing"
