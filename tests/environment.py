@@ -3,12 +3,15 @@
 All processes of one test session inherit SUITE_FOLDER from the first, which alone removes it at the end.
 """
 
+import compileall
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
-SAMPLE = Path(__file__).resolve().parent.parent / "backfill_assets" / "sample"
+PACKAGE = Path(__file__).resolve().parent.parent / "backfill_assets"
+SAMPLE = PACKAGE / "sample"
 # An engine of a test lives for minutes. Java's second compiler takes more processor time than its code saves in them: with the
 # first alone, whose code needs as much room as both have else, steps on new engines took a quarter less. One collector that
 # stops the work, for two busy cores, in a heap that need not grow to be of use: a quarter of the collections, half their time.
@@ -25,6 +28,10 @@ SMALL = {
 }
 FIRST_PROCESS = "SUITE_FOLDER" not in os.environ
 SUITE = Path(os.environ.setdefault("SUITE_FOLDER", tempfile.mkdtemp(prefix="backfill-tests-") if FIRST_PROCESS else ""))
+
+if FIRST_PROCESS and sys.dont_write_bytecode:
+    # Where Python may not keep what it compiles, the hundreds of processes that tests start would each compile this package.
+    compileall.compile_dir(PACKAGE, quiet=1)
 
 for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
     del os.environ[name]
