@@ -19,7 +19,7 @@ FIGURES = (*COLUMNS, "nulls", "accept")
 
 
 @dataclass(frozen=True)
-class Standing:
+class Baseline:
     """Of a day, the columns of which at least half the accepted rows had a value, without those that are accepted without; and
     the names that are accepted."""
 
@@ -27,30 +27,30 @@ class Standing:
     accept: str = ""
 
 
-NOTHING = Standing()
+NOTHING = Baseline()
 
 
-def standings(
+def baselines(
     table: Table, days: Sequence[date], inputs: Mapping[date, Inputs], accept: str, workspace: Workspace
-) -> dict[date, Standing]:
+) -> dict[date, Baseline]:
     """Of each of `days` what it is held against. What was accepted with a delivery stays accepted while that is the same.
 
     Of a table without a source only what is accepted: what its rows are made from was judged before.
     """
     if table.source() is None:
-        return dict.fromkeys(days, Standing((), accept))
+        return dict.fromkeys(days, Baseline((), accept))
     accepted = workspace.lake.latest({table.name: days}, FIGURES).accepted
     judged = sorted(types_of(table.columns))
 
-    def standing(day: date) -> Standing:
+    def baseline(day: date) -> Baseline:
         last = accepted.get((table.name, day))
         if last is None:
-            return Standing((), accept)
+            return Baseline((), accept)
         kept = last.accept if last.delivered and last.delivered == inputs[day].delivery.fingerprint else ""
         names = ",".join(dict.fromkeys(name for name in (accept, kept) if name))
-        return Standing([name for name in judged if _is_filled(last, name) and not is_accepted(name, names)], names)
+        return Baseline([name for name in judged if _is_filled(last, name) and not is_accepted(name, names)], names)
 
-    return {day: standing(day) for day in days}
+    return {day: baseline(day) for day in days}
 
 
 def acceptable_rules(table: Table) -> list[Rule]:

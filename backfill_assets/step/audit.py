@@ -13,7 +13,7 @@ from backfill_assets.quality.offending import offending_rows
 from backfill_assets.quality.profile import profiles, repeated_keys
 from backfill_assets.quality.rule import LONGEST_ERROR, Verdict
 from backfill_assets.quality.rules import TRAILING_DAYS
-from backfill_assets.step.accepted import NOTHING, Standing, with_accepted
+from backfill_assets.step.accepted import NOTHING, Baseline, with_accepted
 from backfill_assets.step.errors_of_days import is_of_step
 from backfill_assets.step.inputs import AcceptedBuilds
 from backfill_assets.step.rows import Computed
@@ -51,10 +51,10 @@ def audit(
     computed: Computed,
     days: Sequence[date],
     builds: Latest,
-    stands: Mapping[date, Standing] | None = None,
+    baselines: Mapping[date, Baseline] | None = None,
     leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
-    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `stands`: what each
+    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `baselines`: what each
     day is held against, and what of it is accepted; `leaks`: what `rules.no_leak` found."""
     rows, faults = computed.after, computed.schema_mismatches
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
@@ -64,16 +64,16 @@ def audit(
         profile = replace(
             measured.get(day, DayProfile(day, measures=dict.fromkeys(table.measures, 0))),
             schema_mismatches=faults,
-            filled_before=(standing := (stands or {}).get(day, NOTHING)).filled,
+            filled_before=(baseline := (baselines or {}).get(day, NOTHING)).filled,
             leaks=leaks,
             trailing_rows=_trailing(table, day, builds.accepted, audited),
             compared_rows={t.name: b.rows for t in table.compared_with if (b := builds.accepted.get((t.name, day)))},
         )
-        rules = table.rules[:1] if faults else with_accepted(table, standing.accept)
+        rules = table.rules[:1] if faults else with_accepted(table, baseline.accept)
         verdicts = [rule.verdict(profile) for rule in rules]
         failed += not all(verdict.passed for verdict in verdicts)
         shown = _at_fault(table, rows, day, verdicts) if failed <= DAYS_SHOWN else {}
-        audited[day] = Audited(profile, verdicts, shown, standing.accept)
+        audited[day] = Audited(profile, verdicts, shown, baseline.accept)
     return audited
 
 

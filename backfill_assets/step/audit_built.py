@@ -18,7 +18,7 @@ from backfill_assets.lake.rewritten import rewritten
 from backfill_assets.lake.slice import Slice
 from backfill_assets.quality.profile import schema_mismatches
 from backfill_assets.quality.rules import TRAILING_DAYS
-from backfill_assets.step.accepted import Standing
+from backfill_assets.step.accepted import Baseline
 from backfill_assets.step.audit import Audited, audit
 from backfill_assets.step.judge import verdicts_of
 from backfill_assets.step.request import StepRequest, StepResult
@@ -89,8 +89,8 @@ def _audited(
     rows = workspace.lake.reader(rows_of, table.columns).rows(session)
     faults = schema_mismatches(rows.schema, schema_of(session, table.columns))
     nothing = FileCommit(workspace.lake.path(table.name), table.partition_by, [], "")
-    stands = {day: Standing(accept=builds.accepted[table.name, day].accept) for day in rows_of.days}
-    return audit(table, Computed(rows, nothing, faults), rows_of.days, builds, stands)
+    against = {day: Baseline(accept=builds.accepted[table.name, day].accept) for day in rows_of.days}
+    return audit(table, Computed(rows, nothing, faults), rows_of.days, builds, against)
 
 
 def built_days(table: Table, workspace: Workspace) -> list[date]:

@@ -18,7 +18,7 @@ from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import SCHEMA, Build
 from backfill_assets.lake.running_steps import RunningStep, mark_running
-from backfill_assets.step.accepted import standings
+from backfill_assets.step.accepted import baselines
 from backfill_assets.step.apart import Apart
 from backfill_assets.step.asked import due_once_asked
 from backfill_assets.step.audit import Audited, audit
@@ -157,9 +157,9 @@ class Step:
         spark = self.spark()
         read = partial(read_inputs, table=table, workspace=workspace, spark=spark, versions=versions, inputs=due.inputs)
         with compute_days(table, due.compute, request, workspace, spark=spark, read=read, version=start.version) as rows:
-            stands = standings(table, due.compute, due.inputs, request.accept, workspace)
+            against = baselines(table, due.compute, due.inputs, request.accept, workspace)
             leaks = leaks_of_step(table, due.compute, rows, read)
-            audited = audit(table, rows, due.compute, start.builds, stands, leaks)
+            audited = audit(table, rows, due.compute, start.builds, against, leaks)
             due = replace(due, rewritten={*due.rewritten, *self._changed_in_place(audited, start, spark)})
             judgements = judge_days(table, due, audited, accepted, rows.kept)
             return commit_days(table, judgements, rows.commit, records, accepted, request, workspace)

@@ -53,10 +53,10 @@ def versions(folder: Path = SAMPLE) -> Iterator[Version]:
 
 def deliver(landing: Path, until: datetime | None = None) -> int:
     """Copy the version of each day that stood at `until` (None: the last); how many days there are then."""
-    standing = {each.day: each for each in versions() if until is None or each.published_at <= until}
-    for each in standing.values():
+    latest = {each.day: each for each in versions() if until is None or each.published_at <= until}
+    for each in latest.values():
         each.deliver(landing)
-    return len(standing)
+    return len(latest)
 
 
 def main() -> None:
