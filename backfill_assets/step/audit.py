@@ -54,8 +54,8 @@ def audit(
     baselines: Mapping[date, Baseline] | None = None,
     leaks: Sequence[str] | None = None,
 ) -> dict[date, Audited]:
-    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `baselines`: what each
-    day is held against, and what of it is accepted; `leaks`: what `rules.no_leak` found."""
+    """Judge every one of `days`, in order, those without any row too. `builds` are the latest ones before; `baselines`: what
+    each day is held against, and what of it is accepted; `leaks`: what `rules.no_leak` found."""
     rows, faults = computed.after, computed.schema_mismatches
     measured = {} if faults else computed.profiles if computed.profiles is not None else _measure(table, rows)
     audited: dict[date, Audited] = {}
