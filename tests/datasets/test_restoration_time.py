@@ -1,15 +1,24 @@
 """The model of restoration times on real examples: its figures as DuckDB finds them, and the same bytes whoever builds it."""
 
+import re
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
+from backfill_assets.cli.app import app
+from backfill_assets.datasets.outages.restoration_examples import restoration_examples
 from backfill_assets.datasets.outages.restoration_time import ASKED, FEATURES, LEAST_DAYS, restoration_time
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.releases import Releases
 from backfill_assets.models.saved import content_hash, unpacked
 from tests.environment import SAMPLE
 from tests.oracle import oracle_of
@@ -98,3 +107,33 @@ def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
         other = thread.submit(again).result()
     assert other == built[DAY]
     assert content_hash(bytes(other["model"])) == other["model_version"]
+
+
+def test_the_readmes_story_plans_all_that_the_model_is_made_from_and_predicts_by_the_released_one(
+    spark, examples, built, tmp_path, monkeypatch
+):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (commands,) = [
+        block for block in re.findall(r"```bash\n(.*?)```", readme, re.DOTALL) if "datasets.outages.training" in block
+    ]
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "load_model" in block]
+    export, run, reproduce = (shlex.split(line, comments=True) for line in commands.splitlines())
+    monkeypatch.setenv(*export[1].split("=", 1))
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
+    planned = CliRunner().invoke(app, ["plan", *run[2:]])
+    assert (run[:2], planned.exit_code) == (["backfill", "run"], 0), planned.output
+    for name in ("raw/outage_events", "staging/outage_updates", restoration_examples.name, restoration_time.name):
+        assert name in planned.output
+    assert reproduce == ["backfill", "reproduce", restoration_time.name, str(DAY)]
+
+    tables = {restoration_time.name: [built[DAY]], restoration_examples.name: pq.read_table(examples).to_pylist()}
+    for table in (restoration_time, restoration_examples):
+        rows = spark.createDataFrame([], table.columns)
+        made = rows.unionByName(spark.createDataFrame(tables[table.name], rows.schema)).toArrow()
+        write_deltalake(f"{tmp_path}/{table.name}", made, partition_by=[table.partition_by])
+    versions = {name: TableVersion(name, 0) for name in tables}
+    Releases(str(tmp_path)).add(None, versions, kind="live", who="", reason="")
+    names: dict[str, Any] = {}
+    exec(program.replace("SparkSession.builder.getOrCreate()", "SparkSession.active()"), names)
+    asked = names["predicted"].where("restoration_minutes IS NOT NULL").count()
+    assert asked > built[DAY]["test_examples"]
