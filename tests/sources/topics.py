@@ -41,7 +41,8 @@ class Topic:
 
     def send(self, *times: int, partition: int = 0, size: int = 10) -> "Topic":
         """Produce a record of each of these times."""
-        producer = Producer(quiet(self.broker.address))
+        # Else records that are sent again may come behind later ones, and offsets be others than expected.
+        producer = Producer(quiet(self.broker.address) | {"enable.idempotence": True})
         self.records.setdefault(partition, []).extend(self.produce(producer, times, partition, size))
         assert producer.flush(30) == 0
         return self
