@@ -9,6 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets import load_model, read
+from backfill_assets.diff.diff_tables import diff_tables
+from backfill_assets.diff.versions_compared import releases_compared
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.releases import Releases
@@ -91,6 +93,9 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     second = predicted()
     assert second != first
     assert predicted(release=1) == first
+    compared = releases_compared((1, 2), project.workspace)
+    (table,) = [each for each in diff_tables(compared.pairs, "release 1", "release 2").tables if each.columns]
+    assert {each.name: each.changed for each in table.columns}.items() >= {"model": 1, "model_version": 1}.items()
     assert (
         reproduce(recorded_build(price.name, str(THIRD), None, other.workspace), other.workspace, spark).result == Result.SAME
     )
