@@ -1,16 +1,15 @@
 """A fitted pipeline of pyspark.ml as bytes, and back: a zip of what `PipelineModel.save` writes.
 
-Equal models are equal bytes, so that a fingerprint of the bytes is one of the model. pyspark.ml itself writes a time and random
-names into every file of metadata, those of each tree too; here they are numbers in the order of the files. What is left depends
-on the versions of Spark and pyarrow, which the files name.
+Two fits to the same rows with the same seeds are the same bytes, so that a fingerprint of the bytes is one of the model.
+pyspark.ml itself writes a time and random names into every file of metadata, those of each tree too; here they are numbers in
+the order of the files. What is left depends on the versions of Spark and pyarrow, which the files name.
 
 pyspark.ml works on the engine, a Spark Connect server (measured with Spark 4.2): pipelines are fitted, applied, saved and
 loaded there, and the engine writes and reads the files. So it and this process need one file system, as for a lake on a local
 disk. A session is found for the thread that opened it only.
 
-MLflow's format (`mlflow-skinny` 3.17, weighed) is not it: its flavour for Spark copies files by a gateway to a JVM in the same
-process, which a client of Spark Connect does not have, so that it neither saves nor loads there; it adds a time and a random
-name, and sixteen packages. Who has MLflow and a session of the other kind logs what is loaded: `mlflow.spark.log_model(model)`.
+MLflow's format (`mlflow-skinny` 3.17, which brings fifteen more packages) was weighed: its flavour for Spark copies files by a
+gateway to a JVM in the same process. A client of Spark Connect has none, and there it neither saves nor loads (tried).
 """
 
 import hashlib
