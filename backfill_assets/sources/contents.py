@@ -32,8 +32,8 @@ class FileContents:
     all of it is UTF-8.
 
     `fault` says why it cannot be read, `cut` why not to its end; they are empty where it can. `stamp` is its size and times.
-    `header` names its columns, where it does: then it is none of the `lines`, and `ended` says whether a line feed ends the
-    last one; of JSON lines, it has the names in the first ones. Of Parquet files, `lines` counts rows.
+    `header` names its columns, where it does: then it is none of the `lines`; of JSON lines, it has the names in the first
+    ones. Of Parquet files, `lines` counts rows.
     """
 
     size: int = 0
@@ -45,7 +45,6 @@ class FileContents:
     stamp: str = ""
     header: str = ""
     cut: str = ""
-    ended: bool = False
 
 
 @dataclass
@@ -148,10 +147,9 @@ def read_contents(path: Path, is_whole: IsWhole = lambda line, _: is_json(line),
     header = lines.first.decode(errors="replace") if has_header else ""
     fault = next((what for mark, what in NO_TEXT.items() if lines.head.startswith(mark)), fault)
     cut = "" if fault else cut or ("is cut off" if lines.cut_off(is_whole, header) else "")
-    ended = has_header and not lines.length
     lines.end()
     lines.add(b"")
     header = lines.first.decode(errors="replace") if has_header else names_in(lines.head)
     count = lines.count - (has_header and lines.count > 0)
     content = digest.hexdigest()[:32]
-    return FileContents(sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut, ended)
+    return FileContents(sum(sizes), content, count, lines.longest, lines.utf8, fault, "", header, cut)

@@ -14,7 +14,7 @@ from backfill_assets.sources.fields import Field, Header, fault_of, header_of, l
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.formats import PACKED, Format
 from backfill_assets.sources.patterns import Pattern, with_day
-from backfill_assets.sources.protocol import ENDED, Delivery
+from backfill_assets.sources.protocol import Delivery
 
 # Of the hash of a file: enough to see that it is another than it was.
 DIGITS = 12
@@ -59,7 +59,7 @@ def delivery_of(area: LandingArea, day: date, files: Contents, others: Sequence[
         hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32],
         {name: each.lines for name, each in names.items()},
         "\n".join(each.stamp for each in files.values()),
-        {name: f"{each.content[:DIGITS]}{ENDED if each.ended else ''}" for name, each in names.items()},
+        {name: each.content[:DIGITS] for name, each in names.items()},
         unread,
         sorted({name for each in files.values() if asked.fields for name in _header(each, asked).unknown}),
         asked.fewest,

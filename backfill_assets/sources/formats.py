@@ -74,11 +74,13 @@ class Csv:
     """Rows of text; the first line of a file names its columns. Files end in .csv, with .gz or .zst or without.
 
     Values with the `delimiter` in them stand in double quotes, and a quote in them is doubled (RFC 4180). With `multiline`
-    they may hold line feeds too, and a file is then read by one task.
+    they may hold line feeds too, and a file is then read by one task. With `ends_with_newline`, a line feed ends the last line
+    of every file too, as of most programs that write them: one without it is cut off, if only within its last value.
     """
 
     delimiter: str = ","
     multiline: bool = False
+    ends_with_newline: bool = False
     endings: ClassVar[tuple[str, ...]] = _endings("csv")
     named_in: ClassVar[str] = ""
 
@@ -90,6 +92,8 @@ class Csv:
 
     def is_whole(self, line: bytes, header: str) -> bool:
         text = line.decode(errors="replace")
+        if self.ends_with_newline:
+            return False
         return self.multiline or (text.count('"') % 2 == 0 and len(self.names(text)) >= len(self.names(header)))
 
 

@@ -24,7 +24,7 @@ from backfill_assets.sources.local_disk import DISK
 # A file that changed this recently may change again without another time stamp: file systems have coarse clocks.
 SETTLED_S = 2.0
 # Of what is saved. Increase it with any change of what FileContents says of a file.
-FORM = 4
+FORM = 5
 AnEntry = TypeVar("AnEntry", bound=Entry)
 
 

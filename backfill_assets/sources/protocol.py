@@ -11,8 +11,6 @@ from backfill_assets.sources.area import LandingArea
 
 # Days after a day: where it changes later than that, a person decides. Of sources that do not say otherwise.
 HORIZON = 14
-# Behind the hash of a file of text: a line feed ends its last line.
-ENDED = "$"
 
 
 @dataclass(frozen=True)

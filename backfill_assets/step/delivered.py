@@ -14,7 +14,7 @@ from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.record import Build
 from backfill_assets.named import named
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import ENDED, Delivery
+from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.accept import is_accepted
 from backfill_assets.step.asked_source import answer
 from backfill_assets.tables.declaration import Table
@@ -56,7 +56,7 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
     same = {name for name, content in delivery.hashes.items() if hashes_before.get(name) == content}
     doubts = {name: why for name, why in delivery.doubts.items() if name not in same}
     lacking = {name: "has no lines" for name, lines in delivery.files.items() if not lines and files_before.get(name) != 0}
-    lacking |= _gone(delivery, files_before) | _fewer(delivery, files_before) | _not_ended(delivery, hashes_before)
+    lacking |= _gone(delivery, files_before) | _fewer(delivery, files_before)
     refused = {name: why for name, why in (lacking | doubts).items() if not is_accepted(name, accept)}
     if not refused:
         return delivery
@@ -99,27 +99,12 @@ def _fewer(delivery: Delivery, before: Mapping[str, int]) -> dict[str, str]:
     return {name: f"has {delivery.files[name]:,} lines, and all files of the day had {lines_before:,}" for name in shorter}
 
 
-def _not_ended(delivery: Delivery, before: Mapping[str, str]) -> dict[str, str]:
-    """The files that ended with a line feed when they were accepted, and do not now: the last value may be half of one."""
-    why = "does not end with a line feed, as it did before: it may be cut off"
-    return {
-        name: why
-        for name, content in delivery.hashes.items()
-        if before.get(name, "").endswith(ENDED) and not content.endswith(ENDED)
-    }
-
-
 def files_changed(last: Build, made_from: Build | Delivery) -> str:
     """Which files are other than those that a day was last built from, as far as that is recorded; else ""."""
     before, now, hashes = last.files, made_from.files, made_from.hashes
     changed = [f"{name} came" for name in now if name not in before]
     changed += [f"{name} is gone" for name in before if name not in now]
     changed += [f"{name} has {now[name]:,} lines, and had {n:,}" for name, n in before.items() if now.get(name, n) != n]
-    other = [name for name, content in last.hashes.items() if not _same(content, hashes.get(name, content))]
+    other = [name for name, content in last.hashes.items() if hashes.get(name, content) != content]
     changed += [f"{name} has other contents" for name in other if now.get(name) == before.get(name)]
     return f"{len(changed)} file(s) changed: {named(changed)}" if before and changed else ""
-
-
-def _same(before: str, now: str) -> bool:
-    """Whether two hashes are of the same contents: older builds did not record where a file ends."""
-    return before.removesuffix(ENDED) == now.removesuffix(ENDED)

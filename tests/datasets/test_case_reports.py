@@ -17,7 +17,7 @@ from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.tables.declaration import Table
 from tests.datasets.killed import killed
-from tests.datasets.replay import ANY_END, Replay, differences, other_than_built_once, shuffled
+from tests.datasets.replay import Replay, differences, other_than_built_once, shuffled
 from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
 from tests.sources.files import put
 
@@ -97,9 +97,9 @@ def test_with_both_flows_at_once_they_come_to_the_same(tmp_path, spark, seed):
         for n in range(0, len(land), 4):
             for version in land[n : n + 4]:
                 version.deliver(reports.landing)
-            reports.run(accept=ANY_END)
+            reports.run()
         flow.result()
-    reports.run(accept=ANY_END)
+    reports.run()
     assert reports.due() == {RAW: [], STAGING: [], FEATURES: []}
     final = [version.deliver(tmp_path / "all") for version in published]
     assert differences(reports, sorted({*final})) == []

@@ -125,18 +125,6 @@ def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is
         )
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "is_refused"),
-    [("1$", "2", True), ("1$", "2$", False), ("1", "2", False), ("1", "2$", False), (None, "2", False)],
-    ids=["cut within its last value", "whole", "never ended so", "ended since", "new"],
-)
-def test_a_file_that_ended_with_a_line_feed_and_does_not_now_is_refused(before, now, is_refused):
-    hashes = {"a": before} if before else {}
-    judgement = judged(Delivery("now", {"a": 5}, hashes={"a": now}), {"a": 5}, hashes=hashes)
-    assert isinstance(judgement, SourceError) == is_refused
-    assert not is_refused or "a does not end with a line feed, as it did before: it may be cut off. " in str(judgement)
-
-
 def test_a_delivery_that_was_accepted_as_it_is_stays_accepted():
     assert lacking({"a": 1, "b": 0}, {}, fingerprint="now") == []
 
