@@ -164,5 +164,6 @@ def _open(kind: type[DeltaTable], path: str, version: int | None, remedy: Remedy
 
 
 def one_line(error: Exception) -> str:
-    """The beginning of an error of `deltalake`, without the colours and arrows of its causes."""
-    return shorten(re.sub(r"\x1b\[\d*m|↳", "", str(error)), 300, placeholder=" ...").rstrip(".")
+    """The beginning of an error of `deltalake`, without the colours and arrows of its causes, and without a list of calls."""
+    said = re.split(r"\n\s*0: ", str(error))[0]
+    return shorten(re.sub(r"\x1b\[\d*m|↳", "", said), 300, placeholder=" ...").rstrip(".")

@@ -82,11 +82,12 @@ class Topic:
     def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Run]]:
         """The records of these offsets, of each partition from the first up to, and without, the second: each is read once."""
         errors: list[str] = []
+        config = self._config(errors) | {
+            "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
+            "enable.partition.eof": True, "isolation.level": "read_committed",
+        }  # fmt: skip
         with self._errors_said(errors):
-            consumer = Consumer(self._config(errors) | {
-                "group.id": "backfill_assets", "enable.auto.commit": False, "auto.offset.reset": "error",
-                "enable.partition.eof": True, "isolation.level": "read_committed",
-            })  # fmt: skip
+            consumer = Consumer(config)
             try:
                 consumer.assign([TopicPartition(self.name, number, first) for number, (first, _) in spans.items()])
                 return self._read(consumer, {number: end for number, (_, end) in spans.items()})
@@ -141,8 +142,9 @@ class Topic:
     @contextmanager
     def _asking(self) -> Iterator["AdminClient"]:
         errors: list[str] = []
+        config = self._config(errors)  # where the library is lacking, none of its names is there
         with self._errors_said(errors):
-            admin = AdminClient(self._config(errors))
+            admin = AdminClient(config)
             try:
                 yield admin
             finally:

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.errors import TableUnreadable, UsageError
+from backfill_assets.lake import upkeep
 from backfill_assets.lake.file_commit import RETENTION
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.maintenance import look, maintain
@@ -89,6 +90,18 @@ def test_a_plan_that_rebuilt_a_day_before_it_was_compacted_is_taken_back_after_i
     run(site)
     assert site.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
     assert site.values() == {FIRST: 1, SECOND: MANY}
+
+
+def test_a_day_that_somebody_else_writes_meanwhile_is_not_compacted_and_said(site, monkeypatch):
+    def opened_and_overtaken(folder):
+        table = upkeep.open_table(folder)
+        DeltaTable(folder).delete(f"day = '{SECOND}'")
+        return table
+
+    monkeypatch.setattr(upkeep, "table_to_write", opened_and_overtaken)
+    done = of_table(run(site))
+    assert (done.days, done.problem[:28]) == ({}, "Its days were not compacted:")
+    assert site.values() == {FIRST: 1}
 
 
 def test_two_at_once_do_it_once(site):

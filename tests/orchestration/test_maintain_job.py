@@ -48,10 +48,13 @@ def test_while_a_plan_is_taken_back_in_part_no_file_is_removed_that_it_needs(sit
     assert on_disk(site) == before
 
 
-def test_a_table_that_cannot_be_read_fails_the_run(site):
+def test_a_table_that_cannot_be_read_fails_the_run_and_keeps_its_files(site):
     (site.root / A.name / "_delta_log" / f"{0:020}.json").write_text("{")
+    before = on_disk(site)
     message = failure(launched(site, {"apply": True}))
-    assert f"Not done: {A.name}: Its days were not compacted: The Delta table" in message
+    assert f"Not done: {A.name}: The Delta table" in message
+    assert "<unknown>" not in message
+    assert on_disk(site) == before
 
 
 def test_the_weekly_schedule_applies_and_is_stopped_until_somebody_starts_it(site):

@@ -12,6 +12,7 @@ from tests.world import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, World
 
 LANDED = [REJECTED, RAW]
 FILE = "outage_events/year=2019/month=08/day=16/events.jsonl"
+MORE = "outage_events/year=2019/month=08/day=16/more.jsonl"
 
 
 @pytest.fixture
@@ -33,14 +34,14 @@ def test_lines_that_are_no_changes_are_rejected_with_file_and_reason(small):
         '{"outageNumber": "1", "_op": "I", "_captured_at": "12:30:00"}': "_captured_at is not a time",
         '{"outageNumber": "1", "_op": "I", "_captured_at": "2019-08-16T00:00:00Z"} {"outageNumber": "2"}': "not JSON",
     }
-    small.write(day(1), [*(change(str(n)) for n in range(200)), *bad], "events.jsonl")
+    small.write(day(1), [*(change(str(n)) for n in range(200)), *bad], "more.jsonl")
     result = small.run(days(1), LANDED)
     assert {(row["line"], row["reason"], row["source_file"]) for row in small.rows(REJECTED)} == {
-        (line, reason, FILE) for line, reason in bad.items()
+        (line, reason, MORE) for line, reason in bad.items()
     }
     assert result[RAW].built[0].rows == 240
     assert result[REJECTED].built[0].rows == len(bad)
-    assert f"{FILE}: not JSON" in result[REJECTED].built[0].samples["rejected"]
+    assert f"{MORE}: not JSON" in result[REJECTED].built[0].samples["rejected"]
 
 
 def test_over_a_share_of_rejected_lines_the_day_fails(small):
