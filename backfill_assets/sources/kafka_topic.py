@@ -154,8 +154,7 @@ class Topic:
         with client_library("confluent-kafka", self.servers, "kafka"):
             import confluent_kafka  # noqa: F401
         given = {name: environment(value) for name, value in self.options.items() if not name.startswith("kafka.")}
-        # What the client would log is said in errors.
-        quiet = {"log_level": 0, "error_cb": lambda error: errors.append(error.str())}
+        quiet = {"log_level": 0, "error_cb": lambda error: errors.append(error.str())}  # said in errors, not logged
         return {**quiet, **given, "bootstrap.servers": self.servers}
 
     @contextmanager
