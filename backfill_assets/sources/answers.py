@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
+from backfill_assets.errors import SourceError
 from backfill_assets.lake.documents import Documents
 from backfill_assets.lake.paths import Paths
 from backfill_assets.sources.area import LandingArea
@@ -43,18 +44,28 @@ class Answers:
         return {day: [answers[day] for answers in by_query] for day in sorted(days)}
 
     def read(self, answer: Answer) -> list[list[Any]]:
-        rows: list[list[Any]] = json.loads(self._documents.read(answer.path))["rows"]
-        return rows
+        """The rows of an answer. SourceError if they are not those that its name has the hash of."""
+        with suppress(ValueError, KeyError, TypeError):
+            rows: list[list[Any]] = json.loads(self._documents.read(answer.path))["rows"]
+            if _hash_of(rows) == answer.content:
+                return rows
+        file = f"{self._documents.folder}/{answer.path}"
+        again = "Delete it, and rebuild the day with --force, to have it asked for again"
+        raise SourceError(f"the answer in {file} was changed since it was kept. {again}")
 
     def keep(self, query: Query, day: date, rows: Sequence[Sequence[Any]]) -> None:
         """Store the rows that `query` was answered with for `day`, and what was asked."""
-        content = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]
+        content = _hash_of(rows)
         document = json.dumps({"query": dict(query), "day": day.isoformat(), "rows": rows})
         self._documents.write(f"{key_of(query)}/{day.isoformat()}-{len(rows)}-{content}.json", document)
 
     @property
     def _documents(self) -> Documents:
         return Documents(Paths(self.area.lake).answers(self.name))
+
+
+def _hash_of(rows: Sequence[Sequence[Any]]) -> str:
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]
 
 
 def key_of(query: Query) -> str:

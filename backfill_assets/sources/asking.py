@@ -17,10 +17,14 @@ from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.lake.paths import Paths
 from backfill_assets.sources.answers import Query
 from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.budget import Budget, Limit, Slot
+from backfill_assets.sources.budget import Budget, Limit, Moment, Slot, moment
 from backfill_assets.sources.http import HttpSource, Row
 
 TOO_MANY, UNAVAILABLE = 429, 500
+# What a service is asked for may be what it refuses: one of the days may be outside of what it has.
+OUT_OF_RANGE = (400, 404, 422)
+# Whatever a service says: so long it may be a mistake, and who asks again a week later does no harm.
+LONGEST_PAUSE = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Patience:
     longest_wait  the most seconds that a run waits for its budget, or as the service says; beyond that, the days wait
     silence       seconds without a byte after which a request is given up
     longest       the seconds after which it is given up in any case
+    largest       the bytes after which it is given up: without end, an answer would fill the memory before its time is over
     """
 
     attempts: int = 4
@@ -39,8 +44,13 @@ class Patience:
     longest_wait: float = 120.0
     silence: float = 20.0
     longest: float = 60.0
+    largest: int = 64 * 2**20
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
-    clock: Callable[[], float] = field(default=time.time, repr=False)
+    clock: Callable[[], Moment] = field(default=moment, repr=False)
+
+
+class Refused(SourceError):
+    """What was asked for is not what the service answers; fewer days may be."""
 
 
 class Again(Exception):
@@ -63,7 +73,7 @@ class Asking:
 
     def __post_init__(self) -> None:
         paths, name, patience = Paths(self.area.lake), self.source.name, self.patience
-        elsewhere = self.area.cache or Path(tempfile.gettempdir())  # an object store locks nothing: one budget a machine
+        elsewhere = self.area.cache or Path(tempfile.gettempdir())  # an object store locks nothing: one budget a home
         place = Path(paths.answers(name), "_budget.sqlite") if paths.is_local else elsewhere / f"{name}.sqlite"
         budget = Budget(place, [Limit(*limit) for limit in self.source.limits], patience.longest, patience.clock)
         object.__setattr__(self, "budget", budget)
@@ -92,7 +102,7 @@ class Asking:
 
     def _once(self, query: Query, days: Sequence[date]) -> Mapping[date, Sequence[Row]]:
         source, about = self.source, f"{self.source.name} for {days[0]}..{days[-1]}"
-        slot = self._slot(source.units(query, len(days)))
+        slot = self._slot(source.units(query, (days[-1] - days[0]).days + 1))
         try:
             response = self._sent({**query, **source.of_days(days[0], days[-1])})
         except httpx.RequestError as error:  # whether the service had it is not known: the slot stays as it is
@@ -102,17 +112,19 @@ class Asking:
             self._pause(response)
             raise Again(Awaited(f"{about}: the service answered {response.status_code} {response.reason_phrase}"))
         if response.status_code != httpx.codes.OK:
-            raise SourceError(f"{about} cannot be had: the service answered {response.status_code}: {response.text[:300]}")
+            refused = Refused if response.status_code in OUT_OF_RANGE else SourceError
+            raise refused(f"{about} cannot be had: the service answered {response.status_code}: {response.text[:300]}")
         try:
             return source.parsed(query, json.loads(response.content), days)
-        except ValueError as error:
-            raise Again(SourceError(f"{about} cannot be used: the answer is wrong: {error}")) from error
+        except Exception as error:  # of an answer of a form that nobody thought of, anything may be raised
+            what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise Again(SourceError(f"{about} cannot be used: the answer is wrong: {what}")) from error
 
     def _slot(self, units: int) -> Slot:
         """Leave to send a request, once there is; Awaited if that is too far off."""
         while (slot := self._taken(units)).wait > 0:
             if slot.wait > self.patience.longest_wait:
-                until = datetime.fromtimestamp(self.patience.clock() + slot.wait, UTC)
+                until = datetime.fromtimestamp(self.patience.clock().wall + slot.wait, UTC)
                 why = f"its budget of {slot.limit} is used up" if slot.limit else "the service asked to wait"
                 raise Awaited(f"{self.source.name} is not asked before {until:%Y-%m-%d %H:%M:%S} UTC: {why}")
             self.patience.sleep(slot.wait)
@@ -131,13 +143,15 @@ class Asking:
             body = bytearray()
             for part in response.iter_bytes():
                 body += part
+                if len(body) > self.patience.largest:
+                    raise httpx.DecodingError(f"more than {self.patience.largest:,} bytes")
                 if time.monotonic() - started > self.patience.longest:
                     raise httpx.ReadTimeout(f"not complete after {self.patience.longest:g} s")
         return httpx.Response(response.status_code, content=bytes(body), headers=_without_coding(response.headers))
 
     def _pause(self, response: httpx.Response) -> None:
         """Have all processes wait, as the service says; after 429 without a word of it, for the shortest span of a limit."""
-        after = seconds_after(response.headers.get("Retry-After", ""), self.patience.clock())
+        after = seconds_after(response.headers.get("Retry-After", ""), self.patience.clock().wall)
         if after is None and response.status_code == TOO_MANY:
             after = min(seconds for _, seconds in self.source.limits)
         if after:
@@ -145,11 +159,12 @@ class Asking:
 
 
 def seconds_after(value: str, now: float) -> float | None:
-    """The seconds that a Retry-After header names, as a number or as a time; None for anything else."""
+    """The seconds that a Retry-After header names, as a number or as a time, a week at most; None for anything else."""
     try:
-        return max(0.0, float(value) if value.strip().isdigit() else parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+        seconds = float(value) if value.strip().isdigit() else parsedate_to_datetime(value).timestamp() - now
+    except (ValueError, OverflowError):
         return None
+    return min(max(0.0, seconds), LONGEST_PAUSE)
 
 
 def _without_coding(headers: httpx.Headers) -> httpx.Headers:

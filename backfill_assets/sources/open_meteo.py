@@ -52,8 +52,8 @@ class OpenMeteo(HttpSource):
         parts = [cells[n : n + self.at_a_time] for n in range(0, len(cells), self.at_a_time)]
         return [
             {
-                "latitude": ",".join(f"{latitude:g}" for latitude, _ in part),
-                "longitude": ",".join(f"{longitude:g}" for _, longitude in part),
+                "latitude": ",".join(f"{latitude:.10g}" for latitude, _ in part),
+                "longitude": ",".join(f"{longitude:.10g}" for _, longitude in part),
                 "daily": ",".join(self.variables),
                 "timezone": "UTC",
             }
@@ -80,16 +80,18 @@ class OpenMeteo(HttpSource):
     def _values(self, cell: Place, answer: Any) -> dict[date, list[float | None]]:
         """By day, the values of the variables in one cell, in their order."""
         try:
-            far = max(abs(answer[axis] - at) for axis, at in zip(("latitude", "longitude"), cell, strict=True))
+            is_near = all(abs(answer[axis] - at) <= NEAR for axis, at in zip(("latitude", "longitude"), cell, strict=True))
             days = [date.fromisoformat(text) for text in answer["daily"]["time"]]
             units = {name: answer["daily_units"][name] for name in self.variables}
             columns = {name: answer["daily"][name] for name in self.variables}
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"it has not the form of one ({type(error).__name__}: {error})") from None
-        if far > NEAR:
+        if not is_near:
             raise ValueError(f"it is about another place than {cell}")
         if units != self.variables:
             raise ValueError(f"its units are {units}, asked were {dict(self.variables)}")
+        if len(set(days)) < len(days):
+            raise ValueError("it has a day twice")
         for name, column in columns.items():
             if len(column) != len(days) or not all(_is_value(value) for value in column):
                 raise ValueError(f"{name} is not one number or null a day")

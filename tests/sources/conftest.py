@@ -5,12 +5,15 @@ from uuid import uuid4
 
 import pytest
 
+from backfill_assets.sources.asking import Patience
 from backfill_assets.sources.postgres import PostgresTable
 from tests.deliveries import day
 from tests.moto_server import CREDENTIALS, Bucket, moto_server
 from tests.postgres import PostgresServer
+from tests.sources import weather_service
 from tests.sources.broker import Broker, broker
 from tests.sources.postgres_tables import source
+from tests.sources.standing import Clock
 from tests.sources.topics import NAMES, Topic
 
 
@@ -18,6 +21,22 @@ from tests.sources.topics import NAMES, Topic
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with broker(tmp_path_factory.mktemp("kafka")) as started:
         yield started
+
+
+@pytest.fixture
+def weather() -> Iterator[weather_service.WeatherService]:
+    with weather_service.running() as service:
+        yield service
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def patience(clock: Clock) -> Patience:
+    return Patience(sleep=clock.sleep, clock=clock, silence=5)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what is kept, and what waits."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -10,48 +10,17 @@ import pytest
 from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
-from backfill_assets.sources.asking import Patience, seconds_after
+from backfill_assets.sources.asking import seconds_after
 from tests.sources.asker import area_of, service
 from tests.sources.kept import DAYS, delivered, expected, rows
-from tests.sources.weather_service import WeatherService, running
+from tests.sources.weather_service import running
 
 PLENTY = ((10**6, 60.0),)
-
-
-@dataclass
-class Clock:
-    """A clock that stands still but for what is slept on it."""
-
-    now: float = 1_566_000_000.0
-    slept: list[float] = field(default_factory=list)
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(round(seconds, 3))
-        self.now += seconds
-
-
-@pytest.fixture
-def weather() -> Iterator[WeatherService]:
-    with running() as service:
-        yield service
 
 
 @pytest.fixture
 def area(tmp_path, weather) -> LandingArea:
     return area_of(tmp_path / "lake", weather.url)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def patience(clock) -> Patience:
-    return Patience(sleep=clock.sleep, clock=clock, silence=5)
 
 
 def messages(why: Mapping[date, SourceError]) -> dict[date, str]:
@@ -137,42 +106,6 @@ def test_days_beyond_the_budget_wait_the_others_are_there_and_the_next_day_goes_
     assert delivered(source, area) == DAYS[:10]
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        pytest.param("not JSON", "the answer is wrong: Unterminated|the answer is wrong: Expecting", id="no JSON"),
-        pytest.param("a place less", "it is about 1 places, asked were 2", id="a place less"),
-        pytest.param("another place", r"it is about another place than \(38.25, -121.25\)", id="another place"),
-        pytest.param("other units", "its units are {'temperature_2m_max': '°F'", id="other units"),
-        pytest.param("text for a number", "temperature_2m_max is not one number or null a day", id="text for a number"),
-        pytest.param("a value less", "temperature_2m_max is not one number or null a day", id="a value less"),
-        pytest.param("no days", "it has not the form of one", id="an object of another form"),
-    ],
-)
-def test_a_wrong_answer_is_not_kept_and_named_and_other_days_are_there(weather, area, patience, fault, message):
-    source, twice = service(PLENTY, at_once=2), replace(patience, attempts=2)
-    weather.faults += [fault] * 2
-    why = ask(source, area, DAYS[:4], twice)
-    assert {*why} == {*DAYS[:2]}
-    for error in why.values():
-        assert type(error) is SourceError
-        error_of = pytest.raises(SourceError, match=message)
-        with error_of:
-            raise error
-    assert delivered(source, area) == DAYS[2:4]
-    assert ask(source, area, DAYS[:4], patience) == {}
-
-
-def test_a_request_that_is_refused_as_wrong_is_not_sent_again(weather, area, patience):
-    weather.faults.append("400")
-    why = ask(service(PLENTY), area, DAYS[:2], patience)
-    assert messages(why)[DAYS[0]] == (
-        "SourceError: weather for 2019-08-15..2019-08-16 cannot be had: the service answered 400: "
-        '{"error": true, "reason": "Out of range"}'
-    )
-    assert len(weather.log) == 1
-
-
 def test_days_that_the_service_has_not_got_yet_wait(weather, area, patience):
     weather.newest, weather.faults = DAYS[2], ["a missing day"]
     why = ask(service(PLENTY), area, DAYS[:3], patience)
@@ -187,6 +120,12 @@ def test_an_answer_that_does_not_end_is_given_up(weather, area, patience):
     weather.faults += ["slow", "slow"]
     why = ask(service(PLENTY), area, DAYS[:1], replace(patience, attempts=2, longest=0.2))
     assert "no whole answer came (ReadTimeout: not complete after 0.2 s)" in messages(why)[DAYS[0]]
+
+
+def test_an_answer_that_is_too_large_is_given_up(weather, area, patience):
+    why = ask(service(PLENTY), area, DAYS[:1], replace(patience, attempts=2, largest=100))
+    assert "no whole answer came (DecodingError: more than 100 bytes)" in messages(why)[DAYS[0]]
+    assert len(weather.log) == 2
 
 
 def test_a_service_that_is_away_is_tried_for_the_first_days_only(tmp_path, patience):
@@ -220,6 +159,8 @@ def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
         pytest.param("Fri, 16 Aug 2019 00:02:00 GMT", 120.0, id="a time"),
         pytest.param("Thu, 15 Aug 2019 00:00:00 GMT", 0.0, id="a time that has passed"),
         pytest.param("soon", None, id="neither"),
+        pytest.param("9" * 400, 7 * 86_400.0, id="a number without end: a week"),
+        pytest.param("Fri, 16 Aug 2019 00:02:00 +99999999999999999999", None, id="a zone that there is not"),
         pytest.param("", None, id="nothing"),
     ],
 )

@@ -3,23 +3,15 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-
-import pytest
 
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Patience
 from tests.sources.asker import area_of, service
 from tests.sources.kept import DAYS, delivered, expected, rows
-from tests.sources.weather_service import WeatherService, running
-
-
-@pytest.fixture
-def weather() -> Iterator[WeatherService]:
-    with running() as service:
-        yield service
+from tests.sources.weather_service import WeatherService
 
 
 def asker(lake: Path, weather: WeatherService, limit: tuple[int, float], way: str, days: Sequence[date]) -> subprocess.Popen:

@@ -1,6 +1,5 @@
 """The budget of a service: however requests are delayed on their way, the service never sees more than its limits."""
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 
@@ -10,19 +9,6 @@ from backfill_assets.sources.budget import Budget, Limit, Slot
 
 LONGEST = 5.0
 MINUTE, DAY = Limit(4, 60.0), Limit(10, 86_400.0)
-
-
-@dataclass
-class Clock:
-    now: float = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -85,13 +71,46 @@ def test_all_wait_when_the_service_says_so_and_the_longest_word_holds(tmp_path, 
     assert other.take().wait == 0
 
 
-def test_after_the_clock_was_set_back_nobody_waits_longer_than_a_request_and_a_span(budget, clock):
-    for _ in range(4):
-        budget.take()
-    clock.now -= 50_000
-    assert budget.take().wait <= 60
-    clock.now += 60 + LONGEST
+@pytest.mark.parametrize("seconds", [-400 * 86_400.0, 400 * 86_400.0], ids=["back", "forward"])
+def test_a_clock_that_is_set_changes_nothing_while_the_machine_runs(budget, clock, seconds):
+    budget.answered(budget.take(4))
+    clock.set_by += seconds
+    assert budget.take().wait == 60
+    clock.now += 60
+    budget.pause(30)
+    clock.set_by += seconds
+    assert budget.take().wait == 30
+    clock.now += 30
     assert budget.take().wait == 0
+
+
+def test_over_a_restart_the_time_tells_and_one_that_was_set_back_makes_nobody_wait_longer(budget, clock):
+    budget.answered(budget.take(4))
+    clock.now, clock.boot = clock.now + 20, "another start"
+    assert budget.take().wait == 40
+    clock.set_by, clock.boot = -50_000.0, "a third start"
+    assert budget.take().wait == 40
+    clock.now += 40
+    assert budget.take(4).wait == 0
+
+
+def test_an_answer_that_comes_after_its_request_was_forgotten_ends_no_other(tmp_path, clock):
+    budget = Budget(tmp_path / "budget.sqlite", [Limit(2, 1.0)], LONGEST, clock)
+    late = budget.take(2)
+    clock.now += 100_000
+    budget.take(2)  # and it is on its way
+    budget.answered(late)
+    clock.now += 1.0
+    assert budget.take().wait > 0
+
+
+def test_a_source_of_the_same_name_and_shorter_limits_forgets_nothing_of_a_day(budget, clock):
+    budget.answered(budget.take(4))
+    for _ in range(2):
+        clock.now += 3600
+        budget.answered(Budget(budget.path, [MINUTE], LONGEST, clock).take(3))
+    clock.now += 3600
+    assert budget.take() == (0, 86_400.0 - 3 * 3600, "10 in 86,400 s")
 
 
 def test_a_request_that_never_fits_is_refused_and_says_so(budget):

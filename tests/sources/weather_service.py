@@ -25,7 +25,8 @@ def value(name: str, latitude: float, longitude: float, day: date) -> float:
 
 @dataclass
 class WeatherService:
-    """`faults` are what goes wrong with the next requests, one each. `newest`: later days are null. `delayed`: the most seconds
+    """`faults` are what goes wrong with the next requests, one each. `newest`: later days are null. `has`: requests for other
+    days are refused; of all, if not given. `delayed`: the most seconds
     that a request is on its way before it is counted. `log` has the time and the places of every request, `asked` its query;
     `held` is the first day of the one that is not answered before `release`.
     """
@@ -33,6 +34,7 @@ class WeatherService:
     faults: list[str] = field(default_factory=list)
     units: Mapping[str, str] = field(default_factory=lambda: UNITS)
     newest: date = date.max
+    has: Sequence[date] | None = None
     delayed: float = 0.0
     limit: tuple[int, float] = (10**9, 1.0)
     log: list[tuple[float, int]] = field(default_factory=list)
@@ -55,6 +57,9 @@ class WeatherService:
             within = sum(places for at, places in self.log if at > now - seconds) <= units
             self.refused += not within
             return within
+
+    def may_ask(self, query: dict[str, str]) -> bool:
+        return self.has is None or {*between(as_day(query["start_date"]), as_day(query["end_date"]))} <= {*self.has}
 
     def most(self, seconds: float) -> int:
         """The most places that were asked for in any span of so many seconds."""
@@ -91,6 +96,14 @@ class WeatherService:
             answers[0]["daily"][names[0]].pop()
         if fault == "no days":
             del answers[0]["daily"]
+        if fault == "no column":
+            answers[0]["daily"][names[0]] = None
+        if fault == "400 digits":
+            answers[0]["daily"][names[0]][0] = 10**400
+        if fault == "no place":
+            answers[0]["latitude"] = float("nan")
+        if fault == "a day twice":
+            answers[0]["daily"]["time"][-1] = answers[0]["daily"]["time"][0]
         return answers if len(answers) != 1 else answers[0]
 
 
@@ -109,12 +122,15 @@ def serve(service: WeatherService) -> ThreadingHTTPServer:
                 service.release.wait(30)
             if not within or fault.startswith("429"):
                 return self.say(429, b'{"error": true, "reason": "limit exceeded"}', fault[4:])
-            if fault.startswith(("5", "4")):
+            if (fault.startswith(("5", "4")) and fault != "400 digits") or not service.may_ask(query):
+                fault = fault or "400"
                 return self.say(int(fault[:3]), b'{"error": true, "reason": "Out of range"}', fault[4:])
             body = json.dumps(service.answer(query, fault)).encode()
             if fault == "cut off":
                 self.say(200, body, length=len(body), send=len(body) // 2)
                 return self.connection.close()
+            if fault == "too deep":
+                body = b"[" * 100_000
             if fault == "not JSON":
                 return self.say(200, body[: len(body) // 2])
             if fault == "slow":
