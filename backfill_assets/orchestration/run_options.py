@@ -14,6 +14,7 @@ from backfill_assets.lake.shadow_base import read_base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
+from backfill_assets.step.accept import refuse_without_reason
 from backfill_assets.step.request import StepRequest
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.git_commit import git_commit
@@ -34,7 +35,9 @@ class RebuildOptions(ConfigurableResource):
     audit_only: bool = Field(
         default=False, description="Judge the days as they stand by today's rules: nothing is computed, and no row is written."
     )
-    accept: str = Field(default="", description="Files that may be empty or missing, by name, separated by commas.")
+    accept: str = Field(
+        default="", description="Files, columns and rules that are accepted, by name, with commas; with a reason."
+    )
     skip_not_due: bool = Field(default=False, description="Leave out days that are not due yet; else the run fails for them.")
     reason: str = Field(default="", description="Why; kept in the commit, the ledger and each day's metadata.")
 
@@ -83,6 +86,8 @@ def workspace_of_run(
 
 def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Plan | None, table: Table) -> StepRequest:
     run = context.run
+    reason = options.reason or run.tags.get(tags.REASON, "")
+    refuse_without_reason(options.accept, reason)
     return StepRequest(
         run=run.run_id,
         identity=run.root_run_id or run.run_id,
@@ -92,7 +97,7 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
         write_mode=options.write_mode,
         plan=plan.id if plan else "",
         who=tags.launched_by(run.tags),
-        reason=options.reason or run.tags.get(tags.REASON, ""),
+        reason=reason,
         spark_conf=options.spark_conf,
         accept=options.accept,
         skip_not_due=options.skip_not_due,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.record import refuse_unkept
 from backfill_assets.lake.spark_conf import refuse_unlisted
+from backfill_assets.step.accept import refuse_without_reason
 
 DayOrder = Literal["asc", "desc"]
 Into = Literal["auto", "live", "shadow"]
@@ -55,7 +56,7 @@ class PlanOptions:
     accept: str = option(
         "",
         "Files that may be empty, gone, cut off, far shorter or of other columns; columns that may be null; rules of a "
-        "source's table that may be broken: names, with commas; * stands for any characters.",
+        "source's table that may be broken: names, with commas; * stands for any characters. With a `reason`.",
     )
     reason: str = option("", "Why; kept with every day that is built.")
 
@@ -91,6 +92,10 @@ class RebuildRequest(PlanOptions):
     downstream_since: str = option("", "Of what is downstream no days before this one: YYYY-MM-DD.")
     leave_protected: bool = option(False, "Leave out BACKFILL_PROTECTED_DAYS; without it, a plan with one of them is refused.")
     yes: bool = option(False, "Plan any number of days; without it, no more than BACKFILL_ASK_ABOVE_DAYS.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_without_reason(self.accept, self.reason)
 
     def given(self) -> list[str]:
         """The names of the fields that are not at their default."""

@@ -33,7 +33,7 @@ def columns_still_filled() -> Rule:
 
     def judge(day: DayProfile) -> Judged:
         empty = [name for name in day.filled_before if day.rows and day.nulls.get(name, 0) == day.rows]
-        advice = f" If that is right, accept it: --accept {','.join(empty)}"
+        advice = f" If that is right, accept it: --accept {','.join(empty)} --reason 'why'"
         message = f"{', '.join(empty)} null in all {day.rows:,} rows, and had values in the accepted ones.{advice}"
         return not empty, message if empty else "no column lost its values", {"columns": len(empty)}
 

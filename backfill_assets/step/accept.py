@@ -3,7 +3,18 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from backfill_assets.errors import UsageError
+
 COMMA = re.compile(r"\s*,\s*")
+
+
+def refuse_without_reason(accept: str, reason: str) -> None:
+    """UsageError where something is accepted and nobody says why."""
+    if accept.strip() and not reason.strip():
+        raise UsageError(
+            f"{accept} is to be accepted, and there is no reason. Nothing was planned or read. Say why, which is kept with "
+            "each day that is built: --reason 'why'."
+        )
 
 
 def is_accepted(name: str, accept: str) -> bool:

@@ -64,7 +64,7 @@ def _complete(day: date, delivery: Delivery, before: Build | None, accept: str) 
     what, mend = ("may be incomplete", "Deliver what is lacking") if refused.keys() - doubts else ("cannot be used", "Mend it")
     return SourceError(
         f"the source for {day} {what}: {reasons}. The day stays as it was. {mend}, or accept it: "
-        f"`backfill run --partitions {day} --accept {names}`"
+        f"`backfill run --partitions {day} --accept {names} --reason 'why'`"
     )
 
 

@@ -48,7 +48,7 @@ def test_days_that_will_fail_because_their_source_cannot_be_used_are_named_befor
     assert fails == (
         "raw/rejected_lines 2019-09-04 will fail: the source for 2019-09-04 cannot be used: outage_events/2019-09-04.jsonl is "
         "cut off. The day stays as it was. Mend it, or accept it: `backfill run --partitions 2019-09-04 --accept "
-        "outage_events/2019-09-04.jsonl`"
+        "outage_events/2019-09-04.jsonl --reason 'why'`"
     )
     assert last.startswith("Nothing was started.")
     values = json.loads(asked(*asks, "--json", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing")).stdout)
@@ -82,7 +82,7 @@ def two_files(tmp_path) -> tuple[str, ...]:
     (folder := tmp_path / "landing" / "outage_events").mkdir(parents=True)
     for name in ("2019-09-03.jsonl", "2019-09-03,again.jsonl"):
         (folder / name).write_text("{}\n")
-    return ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines", "--accept")
+    return ("--partitions", "2019-09-03..2019-09-04", "--target", "raw/rejected_lines", "--reason", "so", "--accept")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,15 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
         "planned. Did you mean outage_events/2019-09-03.jsonl? Files are named from the landing area on: "
         "orders/2024-06-01.jsonl."
     )
+    assert not (tmp_path / "lake").exists()
+
+
+def test_nothing_is_accepted_without_a_reason(tmp_path):
+    done = asked(
+        "--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--accept", "a.jsonl", "--reason", " ", home=tmp_path
+    )
+    assert isinstance(done.exception, UsageError)
+    assert "a.jsonl is to be accepted, and there is no reason. Nothing was planned or read." in str(done.exception)
     assert not (tmp_path / "lake").exists()
 
 

@@ -166,7 +166,7 @@ def test_a_day_of_which_a_file_went_waits_for_a_person_and_one_of_which_all_went
     landed.file(16).unlink()
     refused = str(landed.requested())
     assert refused.startswith("2 day(s) stay as they are. raw/rejected_lines: the source for ")
-    assert f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl`" in refused
+    assert f"`backfill run --partitions {day(16)} --accept outage_events/{day(16)}/a.jsonl --reason 'why'`" in refused
     landed.file(16, "b").unlink()
     assert landed.tick(LATER) == NOTHING
 

@@ -20,7 +20,7 @@ UNREADABLE = (
 )
 INCOMPLETE = (
     "the source for {day} may be incomplete: NAME WHY. The day stays as it was. Deliver what is lacking, or accept it: "
-    "`backfill run --partitions {day} --accept NAME`"
+    "`backfill run --partitions {day} --accept NAME --reason 'why'`"
 )
 
 

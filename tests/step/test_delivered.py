@@ -49,7 +49,7 @@ def lacking(now: dict[str, int], before: dict[str, int] | None, accept: str = ""
     delivery = judged(now, before, accept, fingerprint)
     if not isinstance(delivery, SourceError):
         return []
-    names = str(delivery).removesuffix("`").partition("--accept ")[2].strip("'")
+    names = str(delivery).removesuffix("`").partition("--accept ")[2].partition(" --reason")[0].strip("'")
     assert [f"{n} has no lines" if n in now else f"{n} is not there any more" for n in names.split(",")] == str(
         delivery
     ).partition("incomplete: ")[2].partition(". ")[0].split("; ")
@@ -101,7 +101,7 @@ def test_a_delivery_of_far_fewer_lines_than_the_one_before_is_refused_by_name(no
     counts = "; ".join(f"{n} has {now[n]:,} lines, and all files of the day had {sum(before.values()):,}" for n in refused)
     assert str(delivery) == (
         f"the source for {day(0)} may be incomplete: {counts}. The day stays as it was. Deliver what is lacking, or accept it: "
-        f"`backfill run --partitions {day(0)} --accept {','.join(refused)}`"
+        f"`backfill run --partitions {day(0)} --accept {','.join(refused)} --reason 'why'`"
     )
 
 
@@ -121,7 +121,7 @@ def test_a_file_that_should_not_be_used_is_refused_until_it_is_accepted_as_it_is
     if is_refused:
         assert str(judgement) == (
             f"the source for {day(0)} cannot be used: a is cut off. The day stays as it was. Mend it, or accept it: "
-            f"`backfill run --partitions {day(0)} --accept a`"
+            f"`backfill run --partitions {day(0)} --accept a --reason 'why'`"
         )
 
 
@@ -153,7 +153,7 @@ def test_a_day_that_lost_a_file_is_refused_as_status_says_until_that_is_accepted
     status = status_at(built, day(1))
     assert (status.state, status.undelivered) == (State.SOURCE_CHANGED, False)
     assert f"{why}. The day stays as it was. Deliver" in status.why
-    assert f"`backfill run --partitions {day(1)} --accept {name}`" in status.why
+    assert f"`backfill run --partitions {day(1)} --accept {name} --reason 'why'`" in status.why
     refused = built.run(FOUR, [REJECTED, RAW])[REJECTED]
     assert [(b.day, b.message) for b in refused.built] == [(day(1), status.why)]
     assert built.rows(RAW) == before

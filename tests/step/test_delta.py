@@ -82,6 +82,6 @@ def test_a_day_that_lost_most_of_its_rows_is_refused_until_somebody_accepts_it(p
     assert outcomes(project) == {day(0): "failed"}
     refused = project.status().partitions[NAME, day(0)].why
     assert refused.startswith(f"the source for {day(0)} may be incomplete: orders has 1 lines, and all files of the day had 4.")
-    assert "--accept orders`" in refused
+    assert "--accept orders --reason 'why'`" in refused
     assert {build.day: build.outcome for build in project.run(accept="orders").built} == {day(0): "accepted"}
     assert project.rows() == rows_of({day(0): [4], day(1): [10, 20]})
