@@ -62,9 +62,11 @@ class Lines:
     decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
     first: bytes = b""
     head: bytes = b""
+    quotes: int = 0
 
     def add(self, piece: bytes) -> None:
         self._decode(piece)
+        self.quotes += piece.count(b'"')
         self.head += piece[: HEAD - len(self.head)]
         if not self.begun:
             piece, self.begun = piece.removeprefix(BYTE_ORDER_MARK), bool(piece)
@@ -123,8 +125,11 @@ def names_in(head: bytes) -> str:
     return json.dumps(list(names)) if lines else ""
 
 
-def read_contents(path: Path, is_whole: IsWhole = lambda line, _: is_json(line), *, has_header: bool = False) -> FileContents:
-    """Read a file of text to its end: of JSON, or with a header. Memory stays small, however long its lines. Raises OSError."""
+def read_contents(
+    path: Path, is_whole: IsWhole = lambda line, _: is_json(line), *, has_header: bool = False, multiline: bool = False
+) -> FileContents:
+    """Read a file of text to its end: of JSON, or with a header, and then with values of several lines between double quotes,
+    if it is `multiline`. Memory stays small, however long its lines. Raises OSError."""
     digest, lines, sizes = hashlib.blake2b(), Lines(), list[int]()
 
     def pieces() -> Iterator[bytes]:
@@ -146,7 +151,8 @@ def read_contents(path: Path, is_whole: IsWhole = lambda line, _: is_json(line),
             pass
     header = lines.first.decode(errors="replace") if has_header else ""
     fault = next((what for mark, what in NO_TEXT.items() if lines.head.startswith(mark)), fault)
-    cut = "" if fault else cut or ("is cut off" if lines.cut_off(is_whole, header) else "")
+    is_cut = (multiline and lines.quotes % 2 == 1) or lines.cut_off(is_whole, header)
+    cut = "" if fault else cut or ("is cut off" if is_cut else "")
     lines.end()
     lines.add(b"")
     header = lines.first.decode(errors="replace") if has_header else names_in(lines.head)

@@ -85,7 +85,7 @@ class Csv:
     named_in: ClassVar[str] = ""
 
     def contents(self, path: Path) -> FileContents:
-        return read_contents(path, self.is_whole, has_header=True)
+        return read_contents(path, self.is_whole, has_header=True, multiline=self.multiline)
 
     def names(self, header: str) -> list[str]:
         return [name.strip() for name in next(csv.reader([header], delimiter=self.delimiter), [])]

@@ -125,3 +125,18 @@ def test_a_file_of_rows_that_ends_within_a_value_is_seen_where_all_files_end_wit
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert Csv(ends_with_newline=ends_with_newline).contents(path).cut == cut
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ('id,note\n1,"a ""b"" c\nd"\n2,e\n', ""),
+        ('id,note\n1,"a ""b"" c\nd"\n2,"e\n', "is cut off"),
+        ('id,note\n1,"a ""b"" c\nd"\n2,"e ""f""\n', "is cut off"),
+        ('id,note\n1,"a\nb"', ""),
+    ],
+    ids=["whole", "within a value", "behind a quote in a value", "whole, without a line feed at its end"],
+)
+def test_values_of_several_lines_that_nothing_closes_are_cut_off(tmp_path, text, cut):
+    (path := tmp_path / "a.csv").write_text(text)
+    assert Csv(multiline=True).contents(path).cut == cut
