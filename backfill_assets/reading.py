@@ -62,12 +62,17 @@ def read(
     deletion vectors, which only Spark reads; ServiceUnavailable if the store of the lake does not answer; and SettingsError for
     a wrong setting.
     """
-    name, root = table if isinstance(table, str) else table.name, read_settings().lake
-    opened = release if isinstance(release, Release) else _release_in(root, release, channel)
-    released, chosen = ReleasedTable(root, opened, name), None if days is None else days_of(days)
+    released, chosen = released_table(table, release, channel), None if days is None else days_of(days)
     if chosen and (outside := released.outside(chosen)):
         warnings.warn(f"{outside} No rows are read.", stacklevel=2)
     return released.dataset(chosen) if spark is None else released.frame(spark, chosen)
+
+
+def released_table(table: str | Table, release: int | Release | None, channel: str) -> ReleasedTable:
+    """The table of the release that is meant, in the lake that the settings name."""
+    root = read_settings().lake
+    opened = release if isinstance(release, Release) else _release_in(root, release, channel)
+    return ReleasedTable(root, opened, table if isinstance(table, str) else table.name)
 
 
 def open_release(release: int | None = None, *, channel: str = STABLE) -> Release:

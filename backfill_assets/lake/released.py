@@ -73,9 +73,13 @@ class ReleasedTable:
         frame = spark.read.format("delta").option("versionAsOf", self._version.version).load(self._folder)
         return frame if days is None else frame.where(condition(self._column, days))
 
+    def days(self) -> list[date]:
+        """The days that the version has rows of, in order."""
+        return [day for day in self._days(None) if day]
+
     def outside(self, days: Collection[date]) -> str:
         """Which days the version has rows of, as a sentence, if all of `days` are before or after these; else ""."""
-        there = [day for day in self._days(None) if day]
+        there = self.days()
         if not there or any(there[0] <= day <= there[-1] for day in days):
             return ""
         return f"{self._which} has rows of {there[0]} to {there[-1]}, and of none of the days that were named."

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.release import STABLE, Release
 from backfill_assets.models.saved import content_hash, unpacked
-from backfill_assets.reading import days_of, open_release, read
+from backfill_assets.reading import days_of, released_table
 from backfill_assets.tables.declaration import Table
 
 if TYPE_CHECKING:
@@ -37,14 +35,11 @@ def load_model(
 
     Which models there are, `read` lists: `read(name).to_table(columns=["outage_day", "model_version", "better_by"])`.
 
-    Raises UsageError for a day that the release does not have, and TableUnreadable for a model whose bytes are not those that
-    its hash was made of; and as `read` does.
+    Raises UsageError for a day that the release does not have, or of which there was nothing to fit a model to, and
+    TableUnreadable for a model whose bytes are not those that its hash was made of; and as `read` does.
     """
-    opened = release if isinstance(release, Release) else open_release(release, channel=channel)
-    table = name if isinstance(name, str) else name.name
-    models = read(table, release=opened)
-    (column,) = [field.name for field in models.schema if f"{field.type}".startswith("date32")][:1]
-    there = sorted(each for each in pc.unique(models.to_table(columns=[column])[column]).to_pylist() if each)
+    models = released_table(name, release, channel)
+    table, opened, there = models.name, models.release, models.days()
     wanted = next(iter(days_of(day)), None) if day is not None else there[-1] if there else None
     if wanted not in there:
         days = f"It has those of {there[0]} to {there[-1]}, {len(there)} in all" if there else "It has none"
@@ -52,7 +47,9 @@ def load_model(
             f"Release {opened.number} has no model {table} of {wanted or 'any day'}. Nothing was loaded. {days}. To have it, "
             f"`backfill run --partitions {wanted or 'DAY'} --target {table}`, which is released then."
         )
-    (row,) = models.to_table(columns=["model_version", "model"], filter=pc.field(column) == wanted).to_pylist()
+    (row,) = models.dataset([wanted]).to_table(columns=["model_version", "model"]).to_pylist()
+    if row["model"] is None:
+        raise UsageError(f"Release {opened.number} has no model in {table} of {wanted}: there were too few days to fit one.")
     if content_hash(row["model"]) != row["model_version"]:
         raise TableUnreadable(
             f"The model {table} of {wanted} in release {opened.number} is not the one that was built: its bytes have another "

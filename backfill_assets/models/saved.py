@@ -62,9 +62,11 @@ def _counts(name: str) -> bool:
 def _normalised(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
     """The files in order, with numbers for random names, and no time."""
     numbers: dict[str, str] = {}
+    # Only names of stages and trees: what looks like one may be a text or a column that the pipeline compares or reads.
+    names = re.compile("|".join(sorted({*_uids(files)})) or "(?!)")
 
     def numbered(text: str) -> str:
-        return UID.sub(lambda uid: numbers.setdefault(uid[0], f"{uid[0].rpartition('_')[0]}_{len(numbers):012d}"), text)
+        return names.sub(lambda uid: numbers.setdefault(uid[0], f"{uid[0].rpartition('_')[0]}_{len(numbers):012d}"), text)
 
     for name, content in sorted(files.items(), key=lambda file: _in_order(file[0])):
         plain = PART.sub(r"\1", numbered(name))
@@ -72,6 +74,28 @@ def _normalised(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
             yield plain, _trees(content, numbered) if TREES in name else content
         else:
             yield plain, _metadata(content.decode(), numbered).encode()
+
+
+def _uids(files: dict[str, bytes]) -> Iterator[str]:
+    """The names that pyspark.ml gave to stages and trees."""
+    for name, content in files.items():
+        if not name.endswith(".parquet"):
+            yield from _uids_in([json.loads(line) for line in _lines(content.decode())])
+        elif TREES in name:
+            yield from _uids_in([json.loads(line) for line in pq.ParquetFile(BytesIO(content)).read()[1].to_pylist()])
+
+
+def _uids_in(value: Any) -> Iterator[str]:
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        if key == "uid" and isinstance(each, str) and UID.fullmatch(each):
+            yield each
+        elif isinstance(each, dict | list):
+            yield from _uids_in(each)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a file of Spark's. A text in them may have what Python takes for the end of a line, too."""
+    return [line for line in text.split("\n") if line]
 
 
 def _in_order(name: str) -> tuple[tuple[int, str], ...]:
@@ -82,7 +106,7 @@ def _in_order(name: str) -> tuple[tuple[int, str], ...]:
 
 def _metadata(text: str, numbered: Any) -> str:
     """Lines of metadata, without the time at which they were written."""
-    return "".join(f"{numbered(json.dumps(json.loads(line) | {'timestamp': 0}))}\n" for line in text.splitlines() if line)
+    return "".join(f"{numbered(json.dumps(json.loads(line) | {'timestamp': 0}))}\n" for line in _lines(text))
 
 
 def _trees(content: bytes, numbered: Any) -> bytes:

@@ -3,12 +3,13 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from deltalake import DeltaTable
 
-from backfill_assets import load_model, read
+from backfill_assets import load_model, read, rules
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.versions_compared import releases_compared
 from backfill_assets.errors import TableUnreadable, UsageError
@@ -115,6 +116,14 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     number = releases.add(releases.newest(), {price.name: changed}, kind="live", who="", reason="").number
     with pytest.raises(TableUnreadable, match="is not the one that was built"):
         load_model(price, release=number, spark=spark)
+
+
+def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_that(project, spark):
+    lenient = Prices(project.root, project.spark, replace(price, rules=[rules.has_rows()]))
+    lenient.run(FIRST)
+    release_live(lenient.workspace, who="ada")
+    with pytest.raises(UsageError, match=f"has no model in models/price of {FIRST}: there were too few days to fit one"):
+        load_model(price, spark=spark)
 
 
 def retrained(project: Prices) -> Plan:
