@@ -164,7 +164,7 @@ def no_leak(cut: str, known: Mapping[str, str], outcomes: Sequence[str] = ()) ->
 
     def judge(day: DayProfile) -> Judged:
         if day.leaks is None:
-            return True, "the rows were not computed now: nothing to compare them with", {}
+            return True, "no row was computed once more: there is nothing to compare with", {}
         changed = "; ".join(day.leaks)
         message = f"changed without what was known only after {cut}: {changed}" if changed else "nothing known later is used"
         return not day.leaks, message, {"changed": len(day.leaks)}

@@ -10,7 +10,11 @@ from backfill_assets import as_of, itself, leaks, rules, same_day, table, window
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.restoration_examples import examples, restoration_examples
 from backfill_assets.datasets.outages.staging import WATERMARK, last_state, outage_updates
+from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.quality.day import DayProfile
+from backfill_assets.step.leaks import leaks_of_step
+from backfill_assets.step.read import InputRows
+from backfill_assets.step.rows import Computed
 from tests.deliveries import arriving, day, days
 from tests.world import RAW, REJECTED, UPDATES
 
@@ -94,6 +98,48 @@ def test_a_count_of_what_came_later_and_a_corrected_beginning_are_leaks_too(spar
     assert found == [f"2019-08-15, {n}: {words}" for n in range(3)]
 
 
+SEEN = "outage_day DATE, outage_number STRING, asked_at TIMESTAMP, captured_at TIMESTAMP, customers INT"
+
+
+def seen(spark, *rows: tuple[str | None, int, int, int], at: date | None = None):
+    """Updates of outages that are asked about at one hour, seen at another, with some customers."""
+    hours = [
+        (at or day(0), number, *(datetime(2019, 8, 15) + timedelta(hours=n) for n in (a, b)), count)
+        for number, a, b, count in rows
+    ]
+    return spark.createDataFrame(hours, SEEN)
+
+
+@declared("features/seen", columns=f"{SEEN}, restored_at TIMESTAMP")
+def most_customers(updates):
+    """Leaks on purpose: outages by the last that was seen of them, without those that had no customers then."""
+    last = updates.groupBy(*KEY, "asked_at").agg(F.max_by(F.struct("captured_at", "customers"), "captured_at").alias("last"))
+    return last.select(*KEY, "asked_at", "last.*", F.lit(None).cast("timestamp").alias("restored_at")).where("customers > 0")
+
+
+def test_a_row_that_is_left_out_for_what_came_later_is_a_leak(spark):
+    updates = seen(spark, ("1", 2, 1, 5), ("1", 2, 3, 0), ("2", 2, 1, 5), ("3", 2, 4, 5))
+    assert leaks(most_customers, {"updates": updates}) == [f"{day(0)}, 1: left out, then there"]
+
+
+def test_a_row_whose_key_is_null_is_compared_too(spark):
+    (found,) = leaks(most_customers, {"updates": seen(spark, (None, 2, 1, 5), (None, 2, 3, 9))})
+    assert found.startswith(f"{day(0)}, None: captured_at 2019-08-15T03:00:00.000Z, then 2019-08-15T01:00:00.000Z; customers 9")
+
+
+def test_the_day_with_most_rows_is_compared_and_where_there_is_none_nothing_is_claimed(spark):
+    leak = seen(spark, ("1", 2, 1, 5), ("1", 2, 3, 9), at=day(3))
+
+    def found(updates):
+        computed = Computed(most_customers(updates), FileCommit("", "outage_day", [], ""))
+        return leaks_of_step(most_customers, days(*range(6)), computed, lambda _: InputRows({"updates": updates}, 0))
+
+    assert [row.partition(":")[0] for row in found(leak) or ()] == [f"{day(3)}, 1"]
+    assert found(leak.where("false")) is None
+    with pytest.raises(ValueError, match="no row has a time in asked_at: there is nothing to compare"):
+        leaks(most_customers, {"updates": leak.where("false")})
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -115,6 +161,6 @@ def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(a
 def test_a_rule_of_days_that_are_not_computed_says_so_and_a_table_without_it_cannot_be_asked():
     (rule,) = [rule for rule in customers.rules if rule.cut]
     verdict = rule.verdict(DayProfile(date(2019, 8, 15)))
-    assert (verdict.passed, verdict.message) == (True, "the rows were not computed now: nothing to compare them with")
+    assert (verdict.passed, verdict.message) == (True, "no row was computed once more: there is nothing to compare with")
     with pytest.raises(ValueError, match="staging/outage_updates has no rule no_leak"):
         leaks(outage_updates, {})
