@@ -28,7 +28,9 @@ def leaks(table: Table, inputs: Mapping[str, DataFrame], rows: DataFrame | None 
     median cut is taken for all rows: of the inputs only what was known before it is left, and the rows whose cut is not later
     must come out as they were. A row that is not there without the rest is passed over: that an example exists at all may be
     known later, as its outcome is. One that is there without the rest only is a leak: examples are left out for what came of
-    them. ValueError for a table without the rule, and without a row that has a cut: nothing could be compared.
+    them. A row is compared without all that came after its own cut only where that is the median: of a look into the next
+    minutes no row may show anything (of the sample, one of half an hour shows on each day, one of five minutes on none of
+    six). ValueError for a table without the rule, and without a row that has a cut: nothing could be compared.
     """
     cut = next((rule.cut for rule in table.rules if rule.cut), None)
     if cut is None:

@@ -26,11 +26,17 @@ from backfill_assets.reproduce.recorded_build import RecordedBuild
 from backfill_assets.reproduce.recorded_inputs import inputs_read
 from backfill_assets.reproduce.refusals import Basis, basis_of, refused
 from backfill_assets.reproduce.reproduction import Reproduction, Result
+from backfill_assets.step.changed_in_place import changed_in_place
 from backfill_assets.step.compute import new_rows
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.read import read_inputs
 from backfill_assets.step.rows import SMALL
 from backfill_assets.workspace import Workspace
+
+CHANGED_IN_PLACE = (
+    "its files cannot be read, or hold other rows than were built, under the same names and of the same sizes: `backfill audit` "
+    "tells that of any day, and a build with --force writes the day again"
+)
 
 
 def reproduce(recorded: RecordedBuild, workspace: Workspace, spark: SparkSession) -> Reproduction:
@@ -97,10 +103,12 @@ class _Rebuild:
             rebuilt_fingerprint=profile.fingerprint,
             rebuilt_rows=profile.rows,
         )
+        if not is_same and (changed := self._inputs_changed()):
+            return refused(recorded, Result.INPUT_GONE, changed)
+        if changed_in_place(recorded.table, {day: recorded.build}, recorded.version, self.workspace, self.spark):
+            return refused(recorded, Result.REWRITTEN, [CHANGED_IN_PLACE])
         if is_same:
             return reproduction
-        if changed := self._inputs_changed():
-            return refused(recorded, Result.INPUT_GONE, changed)
         try:
             return replace(reproduction, diff=self._diff(rows))
         except TableUnreadable as error:

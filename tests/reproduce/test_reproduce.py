@@ -157,6 +157,15 @@ def test_an_input_whose_file_was_changed_in_place_is_not_taken_for_chance(built)
     )
 
 
+def test_a_day_whose_own_file_was_changed_in_place_is_not_called_the_same(built):
+    """What would be built now is what was built, and not what its readers get."""
+    change_in_place(built, DAILY, AT)
+    reproduction = reproduced(built, DAILY)
+    assert (reproduction.result, reproduction.diff) == (Result.REWRITTEN, None)
+    assert "hold other rows than were built" in reproduction.reasons[0]
+    assert reproduced(built, DAILY, day(1)).result == Result.SAME
+
+
 def test_readers_of_a_release_get_the_build_of_then_and_the_last_one_is_of_other_code(built):
     versions = {name: TableVersion(name, version) for name, version in built.versions().items()}
     Releases(str(built.root)).add(None, versions, kind="live", who="ada", reason="")
