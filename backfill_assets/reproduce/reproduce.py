@@ -34,8 +34,8 @@ from backfill_assets.step.rows import SMALL
 from backfill_assets.workspace import Workspace
 
 CHANGED_IN_PLACE = (
-    "its files cannot be read, or hold other rows than were built, under the same names and of the same sizes: `backfill audit` "
-    "tells that of any day, and a build with --force writes the day again"
+    "its files cannot be read, or hold other rows than were built, under the same names and of the same sizes: `backfill "
+    "audit` tells that of any day, and a build with --force writes the day again"
 )
 
 
