@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from backfill_assets.cli.app import app
 from backfill_assets.datasets.outages.restoration_examples import restoration_examples
 from backfill_assets.datasets.outages.restoration_time import ASKED, FEATURES, LEAST_DAYS, restoration_time
+from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.models.saved import content_hash, unpacked
@@ -25,17 +26,17 @@ from tests.oracle import oracle_of
 from tests.suite import connect
 
 SQL = Path(__file__).parents[1] / "examples.sql"
-# A day with seven days of examples before it, the ninth of the sample, and one with three.
-DAY, TOO_EARLY = date(2019, 8, 21), date(2019, 8, 17)
+# A day with seven days of the calendar before it, the first that can have a model, and one with three.
+DAY, TOO_EARLY = date(2019, 8, 22), date(2019, 8, 18)
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory) -> str:
-    """The examples of the sample's first days, as DuckDB makes them; a file."""
+    """The examples of the calendar's first days, as DuckDB makes them; a file. The sample has rows about days before it, too."""
     file = f"{tmp_path_factory.mktemp('examples')}/examples.parquet"
-    with oracle_of(SAMPLE, date(2019, 8, 15), date(2019, 10, 13)) as oracle:
+    with oracle_of(SAMPLE, FIRST_DAY, date(2019, 10, 13)) as oracle:
         oracle.execute(SQL.read_text().format(known_by="9999-01-01"))
-        oracle.execute(f"COPY (FROM restoration_examples WHERE outage_day <= '{DAY}') TO '{file}'")
+        oracle.execute(f"COPY (FROM restoration_examples WHERE outage_day BETWEEN '{FIRST_DAY}' AND '{DAY}') TO '{file}'")
     return file
 
 

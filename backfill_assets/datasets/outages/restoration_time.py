@@ -2,7 +2,8 @@
 
 A day S of the model is fitted to the examples of S-28 .. S-1 that were over when S began, and judged by those of S, which it
 has not seen. At the beginning of history there are fewer days, and `trained_days` says how many; of fewer than 7 no model is
-accepted. It is built when S+2 is in, as the examples are: every week by a schedule, and on request for any day.
+accepted, so the table begins that many days after the sample. It is built when S+2 is in, as the examples are: every week by a
+schedule, and on request for any day.
 
 A random forest predicts the logarithm of the minutes: few outages last for days, and would decide on everything. Outages that
 were over within the hour, and those that nobody had seen by then, are not asked about. An outage that still lasted when S began
@@ -11,6 +12,8 @@ version of theirs, is outdated as the days of any table; the rule that a model m
 any rule does.
 """
 
+from datetime import timedelta
+
 from pyspark.ml import Pipeline
 from pyspark.ml.feature import SQLTransformer, StringIndexer, VectorAssembler
 from pyspark.ml.regression import RandomForestRegressor
@@ -18,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.datasets.outages.restoration_examples import KEY, restoration_examples
+from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.models.fit import COLUMNS, DESCRIPTIONS, MEASURES, TRAINED_ON, models_by_day
 from backfill_assets.models.picture import shown
 from backfill_assets.models.rules import better_than_median, trained_on_at_least
@@ -58,6 +62,7 @@ LABEL, PREDICTION = "restoration_minutes", "predicted_minutes"
     rules=[has_rows(), unique_key(), trained_on_at_least(LEAST_DAYS), better_than_median(by=LEAST_BETTER)],
     measures=MEASURES,
     descriptions=DESCRIPTIONS,
+    first_day=FIRST_DAY + timedelta(days=LEAST_DAYS),
     cron=MONDAYS,
     shows=shown,
 )
