@@ -32,7 +32,7 @@ DAY, TOO_EARLY = date(2019, 8, 22), date(2019, 8, 18)
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory) -> str:
-    """The examples of the calendar's first days, as DuckDB makes them; a file. The sample has rows about days before it, too."""
+    """The examples of the calendar's first days, as DuckDB makes them; a file. The sample has rows about days before it."""
     file = f"{tmp_path_factory.mktemp('examples')}/examples.parquet"
     with oracle_of(SAMPLE, FIRST_DAY, date(2019, 10, 13)) as oracle:
         oracle.execute(SQL.read_text().format(known_by="9999-01-01"))
