@@ -18,6 +18,7 @@ from pathlib import Path
 
 from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.tables.agreements import Consumer, Reconciliation
+from backfill_assets.tables.as_declared import as_declared
 from backfill_assets.tables.declaration import Table
 
 # The projects declared while `load` imports a module; None at all other times.
@@ -91,10 +92,13 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
 
 
 def in_order(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """`tables`, inputs before the tables that read them. Raises ValueError if two share a name, or an input is missing."""
+    """`tables`, inputs before the tables that read them, each with those that are declared as its inputs.
+
+    Raises ValueError if two share a name, an input is missing, or a table is made from itself by way of others.
+    """
     names = [table.name for table in tables]
     ordered: dict[str, Table] = {}
-    for table in tables:
+    for table in as_declared(tables):
         if names.count(table.name) > 1:
             raise ValueError(f"two tables are named {table.name}")
         for ancestor in table.ancestors():

@@ -22,10 +22,11 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.make import latest_builds, make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import State, status_of
-from backfill_assets.project import load
+from backfill_assets.project import in_order, load
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import same_day, window
 from tests.environment import SAMPLE
 from tests.oracle import oracle_of
 from tests.plan.workspaces import workspace_of
@@ -104,6 +105,10 @@ def test_a_training_set_is_the_same_today_ten_days_later_and_after_a_correction(
     assert len(fixed) > 1_000
     assert rows(known_by(TODAY)(*later)) == fixed
     assert rows(known_by(TODAY)(*corrected)) == fixed
+    # Captured before they were asked about, and delivered ten days later.
+    delivered_late = late.withColumn("captured_at", F.expr("started_at + interval 150 minutes"))
+    corrected = (corrected[0].unionByName(delivered_late), other)
+    assert rows(known_by(TODAY)(*corrected)) == fixed
 
     names = list(examples_types())
     outcomes = {names.index(name) for name in OUTCOMES}
@@ -121,6 +126,17 @@ def test_the_examples_of_another_day_are_another_code_version_in_a_project_of_al
     project = load("backfill_assets.datasets.outages.training", Path())
     assert [table.name for table in project.tables] == [*NAMES, restoration_examples.name, restoration_time.name]
     assert project.tables[-2].version == restoration_examples.version
+
+
+def test_what_reads_the_examples_reads_those_that_the_project_declares():
+    switched = reading(region_daily_v2)
+    *_, model = in_order([*TABLES, restoration_time, switched])
+    assert model.reads["examples"] == window(switched, first=-28, last=0)
+    assert (model.name, model.version) == (restoration_time.name, restoration_time.version)
+    names = [table.name for table in model.ancestors()]
+    assert (region_daily_v2.name in names, region_daily.name in names) == (True, False)
+    with pytest.raises(ValueError, match=f"is made from itself, by way of {switched.name}"):
+        in_order([*TABLES[:-1], replace(region_daily_v2, reads={"examples": same_day(switched)}), switched])
 
 
 def test_examples_that_read_another_version_of_the_region_features_are_outdated_by_their_code_and_say_so(tmp_path):

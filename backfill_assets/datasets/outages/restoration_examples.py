@@ -3,6 +3,8 @@
 A day S of examples depends on the updates about S that arrive on S .. S+14, as `staging/outages` does, and on the region_daily
 of S-21 .. S-14. It is built when S+2 is in, and again when later rows arrive: they may bring outcomes, but no feature changes.
 
+- An update is known from its capture on, and not before the day it arrives on: one that is delivered a day late was not known
+  when it was captured.
 - An outage is asked about one hour after it began, by the first that was known of that: the beginning of one in forty is
   corrected later, and a time that is known later would be a leak.
 - Its own features are those of the last capture before that; all are null for one that was not seen by then. `change` D: it
@@ -39,6 +41,7 @@ KEY = ("outage_day", "outage_number")
 OUTCOMES = ("restored_at", "restoration_minutes")
 # An event day's rows are final when the last day of its horizon is over.
 FINAL_AT = f"date_add(outage_day, {HORIZON + 1})"
+KNOWN_AT = "greatest(captured_at, cast(arrival_day AS TIMESTAMP))"
 STATE = {
     "change": "STRING", "region": "STRING", "cause": "STRING", "crew_status": "STRING", "customers": "INT",
     "hazard_flags": "INT", "latitude": "DOUBLE", "longitude": "DOUBLE", "devices": "INT",
@@ -81,7 +84,7 @@ def _of_final_days(regions: Table) -> Window:
         no_nulls("started_at", "asked_at"),
         unique_key(),
         rows_within(0.05, 20.0),
-        no_leak("asked_at", known={"updates": "captured_at", "regions": FINAL_AT}, outcomes=OUTCOMES),
+        no_leak("asked_at", known={"updates": KNOWN_AT, "regions": FINAL_AT}, outcomes=OUTCOMES),
     ],
     descriptions=OF_COLUMNS | DESCRIPTIONS,
 )
@@ -101,16 +104,20 @@ def known_by(day: date, table: Table = restoration_examples) -> Table:
     """`features/restoration_examples`, or `reading(...)`, as it was known when `day` began (UTC)."""
 
     def compute(updates: DataFrame, regions: DataFrame) -> DataFrame:
-        known = F.expr(FINAL_AT).cast("timestamp") < instant(day)
-        return examples(updates.where(PLACED).where(F.col("captured_at") < instant(day)), regions.where(known))
+        return examples(updates.where(PLACED), regions, known_by=day)
 
     compute.__doc__ = f"{table.documentation} As known when {day} began."
     return replace(table, compute=compute, version=f"{table.version}, known by {day}")
 
 
-def examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
-    """An example for each outage of `updates`."""
-    state = as_of(asked(updates), seen(updates), KEY, "asked_at", happened_at="captured_at", known_at="captured_at")
+def examples(updates: DataFrame, regions: DataFrame, known_by: date | None = None) -> DataFrame:
+    """An example for each outage of `updates`, if a day is given of what was known when it began."""
+    if known_by:
+        updates, regions = (
+            rows.where(F.expr(known).cast("timestamp") < instant(known_by))
+            for rows, known in ((updates, KNOWN_AT), (regions, FINAL_AT))
+        )
+    state = as_of(asked(updates), seen(updates), KEY, "asked_at", happened_at="captured_at", known_at="known_at")
     features = as_of(
         state,
         final(regions),
@@ -122,21 +129,22 @@ def examples(updates: DataFrame, regions: DataFrame) -> DataFrame:
         prefix="region_",
     )
     outcomes = last_state(updates).select(*KEY, "restored_at")
-    return features.drop("rank", "region_over_at", "region_final_at").join(outcomes, [*KEY]).withColumn(
+    return features.drop("rank", "known_at", "region_over_at", "region_final_at").join(outcomes, [*KEY]).withColumn(
         "restoration_minutes", _minutes("started_at", "restored_at")
     )  # fmt: skip
 
 
 def asked(updates: DataFrame) -> DataFrame:
     """Each outage, when it began by the first that was known of that, and one hour later."""
-    first = updates.groupBy(*KEY).agg(F.min(F.struct("captured_at", "started_at"))["started_at"].alias("started_at"))
+    known = F.struct(F.expr(KNOWN_AT).alias("known_at"), "captured_at", "started_at")
+    first = updates.groupBy(*KEY).agg(F.min(known)["started_at"].alias("started_at"))
     return first.withColumn("asked_at", F.col("started_at") + F.lit(timedelta(hours=1)))
 
 
 def seen(updates: DataFrame) -> DataFrame:
     """What each capture showed. Of changes seen at one moment a removal wins, as it does in `staging/outages`."""
     rank = F.expr("CASE change WHEN 'D' THEN 2 WHEN 'U' THEN 1 ELSE 0 END").alias("rank")
-    return updates.select(*KEY, "captured_at", rank, *STATE)
+    return updates.select(*KEY, "captured_at", F.expr(KNOWN_AT).alias("known_at"), rank, *STATE)
 
 
 def final(regions: DataFrame) -> DataFrame:
