@@ -23,7 +23,7 @@ from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.plan.make import latest_builds
-from backfill_assets.tables.graph import days_until_complete
+from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.workspace import Workspace
 
 # More than a month of missed nights is a rebuild to plan, not one to start unattended.
@@ -68,7 +68,7 @@ def nightly_schedule(workspace: Workspace) -> ScheduleDefinition:
         description=description,
     )
     def nightly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        names = {table.name for table in tables}
+        names = {table.name for table in tables if not on_request(table)}
         accepted = [partition for partition in latest_builds(workspace).accepted if partition[0] in names]
         days = days_of_the_night(calendar, days_back, accepted)
         if not days:

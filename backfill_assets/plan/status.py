@@ -15,7 +15,7 @@ from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, other_inputs, rows_hint
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for, files_changed
-from backfill_assets.step.due import incomplete, lacking
+from backfill_assets.step.due import incomplete, lacking, lacks_on_request
 from backfill_assets.step.inputs import Cause, Change, InputReader, change
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
@@ -158,6 +158,8 @@ class _TableHistory:
         if isinstance(delivery, SourceError):
             return State.MISSING, str(delivery)
         inputs = lacking(self.table, day, self.latest.accepted, self.calendar)
+        if lacks_on_request(self.table, day, self.latest.accepted, self.calendar):
+            return State.ON_REQUEST, f"needs {inputs}, which is built on request only"
         return State.MISSING, f"needs {inputs}" if inputs else "never built"
 
 

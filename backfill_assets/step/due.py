@@ -11,7 +11,7 @@ from backfill_assets.lake.record import WriteMode
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, tables_read
 from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.graph import days_until_complete
+from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
@@ -71,6 +71,8 @@ def days_due(
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
         if unusable == missing and (day in already or not (outdated or in_case)):
             due.up_to_date.append(day)
+        elif missing and lacks_on_request(table, day, accepted, calendar, due.compute):
+            due.not_due[day] = f"waits for {missing}, which is built on request only"
         elif missing:
             due.blocked[day] = f"needs {missing}, of which there is no accepted build"
         elif unusable:
@@ -130,7 +132,26 @@ def lacking(
     failed: Collection[Partition] = (),
 ) -> str:
     """The inputs that `day` waits for and that have no accepted build, in words; "" if all have one."""
+    found = _lacking(table, day, accepted, calendar, computing, failed)
+    return ", ".join(f"{other.name} {ranges(days)}" for other, days in found)
 
+
+def lacks_on_request(
+    table: Table, day: date, accepted: AcceptedBuilds, calendar: Calendar, computing: Collection[date] = ()
+) -> bool:
+    """Whether `day` lacks inputs, and all of them are days that are built on request only."""
+    found = _lacking(table, day, accepted, calendar, computing) if on_request(table) else []
+    return bool(found) and all(on_request(other) for other, _ in found)
+
+
+def _lacking(
+    table: Table,
+    day: date,
+    accepted: AcceptedBuilds,
+    calendar: Calendar,
+    computing: Collection[date],
+    failed: Collection[Partition] = (),
+) -> list[tuple[Table, list[date]]]:
     def is_available(other: Table, needed: date) -> bool:
         partition = (other.name, needed)
         return (partition in accepted and partition not in failed) or (other is table and needed in computing)
@@ -138,8 +159,8 @@ def lacking(
     missing = []
     for other, window in table.windows():
         days = [needed for needed in other.calendar_of(calendar).clip(window.needed(day)) if not is_available(other, needed)]
-        missing += [f"{other.name} {ranges(days)}"] if days else []
-    return ", ".join(missing)
+        missing += [(other, days)] if days else []
+    return missing
 
 
 def _changed(

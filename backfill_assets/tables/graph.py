@@ -22,6 +22,13 @@ def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
     return max([0, *reach])
 
 
+def on_request(table: Table) -> bool:
+    """Whether days that were never built wait for somebody to ask for them: the table has a schedule of its own, or waits for
+    days of one of which that is so."""
+    waits_for = [other for other, window in table.windows() if other is not table and window.first <= window.last_needed]
+    return bool(table.cron) or any(map(on_request, waits_for))
+
+
 @dataclass(frozen=True)
 class Graph:
     """Which partitions read which, on one calendar. `tables` come inputs first."""

@@ -110,3 +110,19 @@ def test_a_table_with_a_schedule_of_its_own_is_built_then_on_its_newest_complete
     job = defs.resolve_job_def(of_table.job_name)
     assert job.asset_layer.selected_asset_keys == {AssetKey(["models", "m"])}
     assert isinstance(own_schedules(workspace_of([a, weekly], Calendar(NEWEST, today=lambda: TODAY)))[0](monday), SkipReason)
+
+
+def test_days_that_wait_for_what_is_built_on_request_only_were_not_missed(tmp_path):
+    """They are built at night once it is there, and until then no night goes back for them."""
+    a = table("raw/a")
+    weekly = replace(table("models/m"), reads={"a": Window(a)}, cron="0 4 * * 1")
+    workspace = workspace_of([a, weekly, replace(table("features/r"), reads={"m": Window(weekly)})], GROWING, str(tmp_path))
+    Ledger(str(tmp_path)).append([Build(name, day, "accepted", "r", "1") for name, day in all_but()])
+    Ledger(str(tmp_path)).append([Build(name, date(2019, 9, 20), "accepted", "r", "1") for name in ("models/m", "features/r")])
+    at_night = definitions_of(workspace).resolve_job_def("nightly").asset_layer.selected_asset_keys
+    assert at_night == {AssetKey(["raw", "a"]), AssetKey(["features", "r"])}
+    night = nightly_schedule(workspace)(
+        build_schedule_context(scheduled_execution_time=datetime(2019, 10, 14, 1, 30, tzinfo=UTC))
+    )
+    assert isinstance(night, RunRequest)
+    assert night.tags["dagster/asset_partition_range_start"] == "2019-10-13"

@@ -13,6 +13,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
+from backfill_assets.tables.windows import itself, same_day, window
 from tests.deliveries import day, days
 from tests.plan.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
 from tests.plan.workspaces import workspace_of
@@ -46,6 +47,25 @@ def test_a_day_that_its_tables_schedule_has_not_built_is_missed_by_nobody_and_na
         State.ON_REQUEST,
         "its schedule (0 4 * * 1) has not built it; `backfill run --partitions 2019-08-18 --target staging/o` does",
     )
+
+
+def test_a_day_that_waits_for_days_on_request_only_is_missed_by_nobody_and_waits_in_a_step_too():
+    weekly = replace(outages, cron="0 4 * * 1")
+    reader = replace(history, reads={"before": itself(), "outages": same_day(weekly), "updates": same_day(updates)})
+    read = built(updates, 3, 4, 5)
+    needs = "staging/o 2019-08-18"
+    assert status_at(reader, 3, read | built(reader, 2)) == PartitionStatus(
+        State.ON_REQUEST, f"needs {needs}, which is built on request only"
+    )
+    assert status_at(reader, 6, read | built(reader, 5)).state == State.MISSING, "an update of that day is lacking, too"
+    assert status_at(reader, 3, read | built(weekly, 3) | built(reader, 2)) == PartitionStatus(State.MISSING, "never built")
+    assert (
+        status_at(replace(reader, reads={"outages": window(weekly, first=0, last=0, wait_for=-1)}), 3, read).why
+        == "never built"
+    )
+    accepted, workspace = read | built(reader, 2), workspace_of([reader], CALENDAR)
+    due = days_due(reader, days(3), workspace, builds=Latest(accepted, accepted))
+    assert (due.not_due, due.blocked) == ({day(3): f"waits for {needs}, which is built on request only"}, {})
 
 
 def test_a_missing_day_without_a_delivery_says_so():
