@@ -103,11 +103,16 @@ def refuse_file(home: Path) -> None:
 
 def home_set_by(folder: Path) -> str:
     """Which setting names the home of commands that are typed in this project's folder."""
-    name, file = f"{PREFIX}HOME", folder / ".env"
+    return set_by("HOME", folder) or f"the one of the folder {folder}"
+
+
+def set_by(setting: str, folder: Path) -> str:
+    """Where a setting of commands that are typed in this project's folder comes from; "" if it is not set."""
+    name, file = f"{PREFIX}{setting}", folder / ".env"
     if os.environ.get(name):
         return f"set by {name}"
     in_file = file.is_file() and dotenv_values(file, encoding="utf-8").get(name)
-    return f"set by {file}" if in_file else f"the one of the folder {folder}"
+    return f"set by {file}" if in_file else ""
 
 
 def sentence(problem: Any) -> str:

@@ -87,6 +87,24 @@ def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(t
 
 
 @pytest.mark.parametrize(
+    ("named", "level", "by"),
+    [
+        pytest.param(None, "ok", "project lessons, named by {}/pyproject.toml; home", id="by the folder"),
+        pytest.param("lessons", "ok", "project lessons, set by BACKFILL_PROJECT; home", id="by both alike"),
+        pytest.param(BUNDLED, "warn", f"project {BUNDLED}, set by BACKFILL_PROJECT; {{}}/pyproject.toml names", id="another"),
+    ],
+)
+def test_the_doctor_says_which_project_is_meant_and_warns_where_the_folder_names_another(
+    tmp_path, monkeypatch, named, level, by
+):
+    monkeypatch.chdir(folder := written(tmp_path, "lessons"))
+    if named:
+        monkeypatch.setenv("BACKFILL_PROJECT", named)
+    found = next(findings())
+    assert (found.level, found.what, found.message.startswith(by.format(folder))) == (level, "settings", True), found.message
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         pytest.param({"project": "nowhere"}, "There is no module nowhere: Python finds none in", id="no such module"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from backfill_assets.cli.doctor_servers import listening, servers
+from backfill_assets.cli.doctor_settings import calendar, settings_found
 from backfill_assets.cli.finding import Finding, Level
 from backfill_assets.errors import BackfillError, ProjectError
 from backfill_assets.lake.delta_table import version_of
@@ -18,8 +19,8 @@ from backfill_assets.lake.session import require_java
 from backfill_assets.servers.home import dagster_home
 from backfill_assets.servers.listening import is_private
 from backfill_assets.setting_names import host_of
-from backfill_assets.settings import REMEMBERED, Settings, read_settings
-from backfill_assets.workspace import Workspace, area_of, open_workspace
+from backfill_assets.settings import Settings
+from backfill_assets.workspace import area_of, open_workspace
 
 GIB = 2**30
 # The sample's lake takes 60 MB; below 1 GiB Spark's scratch files do not fit, below 5 GiB not those of much more data.
@@ -49,7 +50,7 @@ def findings() -> Iterator[Finding]:
         yield Finding("FAIL", "project" if of_project else "settings", str(error), f"correct {where}")
         return
     settings = workspace.settings
-    yield Finding("ok", "settings", f"project {settings.project}, home {settings.home}")
+    yield settings_found(settings)
     yield home(settings)
     yield calendar(workspace)
     yield java(settings)
@@ -58,7 +59,7 @@ def findings() -> Iterator[Finding]:
     yield memory(settings)
     yield lake(settings)
     yield landing(settings)
-    yield from servers(settings, workspace.packages)
+    yield from servers(settings, workspace.packages, workspace.names)
     yield from listening(settings)
 
 
@@ -82,20 +83,6 @@ def to_be_made(folder: Path, what: str, setting: str) -> Finding:
         return Finding("ok", what, f"{folder} does not exist yet; what writes into it makes it")
     message = f"{folder} does not exist, and cannot be made in {parent} by this user"
     return Finding("FAIL", what, message, f"correct the permissions of {parent}, or set {setting} to another folder")
-
-
-def calendar(workspace: Workspace) -> Finding:
-    """The calendar's two ends, and where each comes from."""
-    days, settings = workspace.calendar, workspace.settings
-    own = read_settings(remembered=False)
-    sources = {
-        name: "the environment or .env" if name in own.model_fields_set
-        else str(settings.home / REMEMBERED) if name in settings.model_fields_set
-        else "the project"
-        for name in ("first_day", "last_day")
-    }  # fmt: skip
-    last = f"{days.last} ({sources['last_day']})" if days.fixed_last else f"yesterday, {days.last} (no last day is set)"
-    return Finding("ok", "calendar", f"{days.first} ({sources['first_day']}) to {last}")
 
 
 def java(settings: Settings) -> Finding:

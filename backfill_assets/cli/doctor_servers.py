@@ -5,15 +5,17 @@ from urllib.parse import urlsplit
 
 from backfill_assets.cli.finding import Finding
 from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.errors import BackfillError
 from backfill_assets.lake.engine import packages_lacking
+from backfill_assets.rebuild.other_servers import WAY_OUT, tables_lacking
 from backfill_assets.servers.child import USUAL_PORT, free_port, is_taken
 from backfill_assets.servers.home import servers_record
 from backfill_assets.servers.listening import Listener, listeners
 from backfill_assets.settings import Settings
 
 
-def servers(settings: Settings, packages: Sequence[str] = ()) -> Iterator[Finding]:
-    """The servers that run on this home; if none do, whether their port is free."""
+def servers(settings: Settings, packages: Sequence[str] = (), names: Sequence[str] = ()) -> Iterator[Finding]:
+    """The servers that run on this home, with the tables of `names`; if none do, whether their port is free."""
     record = servers_record(settings.home)
     dagster = Dagster(settings.dagster_url or (record.url if record else f"http://127.0.0.1:{USUAL_PORT}"), timeout=5.0)
     if not record and not settings.dagster_url and dagster.answers():
@@ -27,7 +29,7 @@ def servers(settings: Settings, packages: Sequence[str] = ()) -> Iterator[Findin
         else:
             yield Finding("ok", "servers", f"none run; port {port} is free for `backfill up`")
         return
-    yield Finding("ok", "webserver", dagster.url)
+    yield webserver(dagster, names)
     for daemon, healthy in dagster.daemons().items():
         remedy = "" if healthy else f"see {settings.home / 'logs' / 'daemon.log'}, then start again with `backfill up`"
         yield Finding("ok" if healthy else "FAIL", "daemon", daemon.lower(), remedy)
@@ -38,6 +40,17 @@ def servers(settings: Settings, packages: Sequence[str] = ()) -> Iterator[Findin
         if lacking := packages_lacking(settings.home / "engine", packages):
             message = f"it was started without {', '.join(lacking)}, by which sources are read"
             yield Finding("FAIL", "engine", message, "`backfill down`, then `backfill up`")
+
+
+def webserver(dagster: Dagster, names: Sequence[str]) -> Finding:
+    """Whether the webserver has loaded the tables of `names`."""
+    try:
+        lacking = tables_lacking(dagster.tables(), names)
+    except BackfillError as error:
+        return Finding("FAIL", "webserver", str(error))
+    if lacking:
+        return Finding("warn", "webserver", f"those at {dagster.url} {lacking}", WAY_OUT)
+    return Finding("ok", "webserver", dagster.url)
 
 
 def listening(settings: Settings) -> Iterator[Finding]:

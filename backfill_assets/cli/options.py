@@ -21,6 +21,12 @@ PlanId = Annotated[
 ]
 
 ShadowId = Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the only one that is in a shadow.")]
+ToPublish = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PLAN]", help="A plan's id; if not given, the only one in a shadow, or published to other channels only."
+    ),
+]
 
 
 def with_request(verb: Callable[..., None]) -> Callable[..., None]:

@@ -13,11 +13,13 @@ from backfill_assets.cli.release import unfinished_in
 from backfill_assets.cli.rendering import is_answered, terminal
 from backfill_assets.cli.run import carry_out
 from backfill_assets.errors import BackfillError
+from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.history import resolve_shadow_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.readers_left import outdated_lines, readers_left
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish import shadows
+from backfill_assets.publish.channels import plans_missing
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.text import not_reported, published_lines
 from backfill_assets.rebuild.ended import after_publication
@@ -30,7 +32,7 @@ from backfill_assets.workspace import Workspace, open_workspace
 
 def run(plan_id: str, channel: str, *, reason: str, allow_breaking: bool, with_plans: Sequence[str], as_json: bool) -> int:
     """Publish a plan; the exit code is 0 if readers of `channel` get it."""
-    workspace, plan = _open(plan_id)
+    workspace, plan = _open(plan_id, channel)
     others = tuple(map(Plans(workspace.lake.root).full_id, with_plans))
     publication = Publication(plan, workspace, getpass.getuser(), reason, together_with=others)
     approve, runs = verified(plan, workspace), partial(unfinished_in, workspace)
@@ -85,7 +87,9 @@ def discard(plan_id: str, *, reason: str, yes: bool, as_json: bool) -> int:
     return exit_codes.DONE
 
 
-def _open(plan_id: str) -> tuple[Workspace, Plan]:
+def _open(plan_id: str, channel: str = "") -> tuple[Workspace, Plan]:
+    """The plan that is meant; to be published to the readers of `channel`, also the one that only others got yet."""
     workspace = open_workspace()
-    plans = Plans(workspace.lake.root)
-    return workspace, plans.read(resolve_shadow_id(plan_id, plans))
+    plans, root = Plans(workspace.lake.root), workspace.lake.root
+    published = plans_missing(root, Releases(root).newest(), channel) if channel and not plan_id else ()
+    return workspace, plans.read(resolve_shadow_id(plan_id, plans, published))

@@ -86,8 +86,9 @@ def is_answered() -> bool:
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
     columns, rows = lines(outcomes)
     table = Table(*columns)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:  # where there is too little room, their names take several lines, and nothing is cut
+        column.justify, column.overflow = "right", "fold"
     for row in rows:
         table.add_row(*row)
     return table

@@ -16,7 +16,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.dagster_client.run_of_job import REPRODUCE, REPRODUCTION, launch_job, observed
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
-from backfill_assets.rebuild.launch import refuse_other_lake
+from backfill_assets.rebuild.other_servers import refuse_other_servers
 from backfill_assets.reproduce import reproduction_text as text
 from backfill_assets.reproduce.recorded_build import RecordedBuild, recorded_build
 from backfill_assets.reproduce.refusals import basis_of
@@ -36,7 +36,7 @@ def run(table: str, day: str, release: int | None, *, as_json: bool, sleep: Call
     else:
         dagster = dagster_of(workspace.settings)
         refuse_without_daemons(dagster)
-        refuse_other_lake(dagster.tables(), workspace.lake.root, dagster.url)
+        refuse_other_servers(dagster.tables(), [recorded.table.name], workspace.lake.root, dagster.url)
         reproduction = reproduced_by(dagster, recorded, table, sleep)
     code = CODES.get(reproduction.result, exit_codes.STOPPED)
     if as_json:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli.options import Json, ShadowId
+from backfill_assets.cli.options import Json, ShadowId, ToPublish
 
 app = typer.Typer()
 
@@ -26,7 +26,7 @@ def verify(
 
 @app.command()
 def publish(
-    plan_id: ShadowId = "",
+    plan_id: ToPublish = "",
     channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
     reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
     allow_breaking: Annotated[

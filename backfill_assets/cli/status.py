@@ -14,6 +14,7 @@ from backfill_assets.calendar import ranges
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.release import not_released_line, reason_values
 from backfill_assets.cli.rendering import terminal
+from backfill_assets.cli.which_project import project_set_by
 from backfill_assets.lake.delta_table import version_of
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.column_changes import column_lines
@@ -81,9 +82,10 @@ def run(days: str, target: str, *, check: bool, as_json: bool) -> int:
 
 
 def no_lake_line(settings: Settings) -> str:
-    """That nothing was built in this lake, and where the home is looked for: it may be another than was meant."""
-    origin = home_set_by(project_at(Path.cwd())[0])
-    return f"There is no lake at {settings.lake} yet: nothing was built here. (Home: {settings.home}, {origin}.)"
+    """That nothing was built in this lake, and where home and project come from: they may be others than were meant."""
+    home, (project, _) = home_set_by(project_at(Path.cwd())[0]), project_set_by(settings)
+    where = f"(Home: {settings.home}, {home}. Project: {settings.project}, {project}.)"
+    return f"There is no lake at {settings.lake} yet: nothing was built here. {where}"
 
 
 def as_values(status: Status) -> dict[str, object]:

@@ -90,7 +90,8 @@ class ReleasedTable:
         if version is None:
             raise UsageError(
                 f"Release {self.release.number} has no table {self.name}. Nothing was read. "
-                f"Its tables are {', '.join(self.release.tables)}."
+                f"Its tables are {', '.join(self.release.tables)}. One that was built since is in a later release, or in none "
+                "yet: `backfill releases` lists them, and `backfill status` says what keeps a channel behind."
             )
         return version
 

@@ -45,7 +45,7 @@ def load_model(
         days = f"It has those of {there[0]} to {there[-1]}, {len(there)} in all" if there else "It has none"
         raise UsageError(
             f"Release {opened.number} has no model {table} of {wanted or 'any day'}. Nothing was loaded. {days}. To have it, "
-            f"`backfill run --partitions {wanted or 'DAY'} --target {table}`, which is released then."
+            f"`backfill run --partitions {wanted or 'DAY'} --target {table}`; `backfill status` says why it is not released."
         )
     (row,) = models.dataset([wanted]).to_table(columns=["model_version", "model"]).to_pylist()
     if row["model"] is None:

@@ -1,5 +1,6 @@
 """Which plan is meant, and that no two open ones overlap."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from backfill_assets.errors import Guarded, UsageError
@@ -54,18 +55,21 @@ def refuse_overlap(plan: Plan, plans: Plans, *, in_live: bool = False) -> None:
                 )
 
 
-def resolve_shadow_id(plan_id: str, plans: Plans) -> str:
-    """The plan named, by its id or the beginning of it; else the only one that was built in a shadow and is not in live.
+def resolve_shadow_id(plan_id: str, plans: Plans, published: Sequence[str] = ()) -> str:
+    """The plan named, by its id or the beginning of it; else the only one that was built in a shadow and is not in live, or is
+    one of those `published` to other readers.
 
     UsageError if there are several, or none.
     """
     if plan_id:
         return plans.full_id(plan_id)
-    waiting = [known for known in plans.ids() if is_in_shadow(known, plans)]
-    if len(waiting) == 1:
+    in_shadows = [known for known in plans.ids() if is_in_shadow(known, plans)]
+    if len(waiting := [*in_shadows, *published]) == 1:
         return waiting[0]
     if waiting:
-        raise UsageError(f"Which plan? In shadows are {', '.join(waiting)}. Nothing was done. Name one; see `backfill list`.")
+        to_others = f", published to other channels only {', '.join(published)}" if published else ""
+        where = f"In shadows are {', '.join(in_shadows) or 'none'}{to_others}"
+        raise UsageError(f"Which plan? {where}. Nothing was done. Name one; see `backfill list`.")
     raise UsageError(
         "Which plan? None is built in a shadow. Nothing was done. `backfill run --into shadow --partitions ...` builds one."
     )

@@ -16,11 +16,11 @@ from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import TIMEOUT_S, Dagster
 from backfill_assets.dagster_client.launched import RUN_FINISHED, Launched
-from backfill_assets.dagster_client.loaded_table import LoadedTable, shadow_asset, step_of
+from backfill_assets.dagster_client.loaded_table import shadow_asset, step_of
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
-from backfill_assets.lake.paths import Paths
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import REQUESTED, Plans
+from backfill_assets.rebuild.other_servers import refuse_other_servers
 
 # A request that was sent is processed, or never will be, within the time in which this client would wait for its answer.
 SETTLED_AFTER = timedelta(seconds=TIMEOUT_S + 15)
@@ -36,17 +36,6 @@ STEP_ENDED = frozenset({"SUCCESS", "FAILURE", "SKIPPED"})
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def refuse_other_lake(loaded: Mapping[str, LoadedTable], root: str, url: str) -> None:
-    """UsageError if the webserver's tables are in another lake than the one at `root`, where the plan is."""
-    other = next((t.uri for name, t in loaded.items() if t.uri and t.uri != Paths(root).uri(name)), "")
-    if other:
-        raise UsageError(
-            f"The servers at {url} work on another lake: there, a table is at {other}, and the lake of this command is {root}. "
-            "Nothing was launched. Set BACKFILL_HOME and BACKFILL_LAKE alike for both, or BACKFILL_DAGSTER_URL to the servers "
-            "of this lake."
-        )
 
 
 def running_chunks(dagster: Dagster, plan: Plan) -> dict[int, Launched]:
@@ -78,11 +67,11 @@ class Launcher:
     def launch(self, chunk: int, days: Mapping[str, Sequence[date]]) -> Launched:
         """Launch these days of a chunk, numbered from 1.
 
-        UsageError if Dagster refuses, or has other code or another lake loaded; ServiceUnavailable if it is gone before the
+        UsageError if Dagster refuses, or has other code, tables or another lake; ServiceUnavailable if it is gone before the
         request was sent, or does not come back after.
         """
         loaded = self.dagster.tables()
-        refuse_other_lake(loaded, self.plans.root, self.dagster.url)
+        refuse_other_servers(loaded, self.plan.code, self.plans.root, self.dagster.url)
         self.plan.refuse_other_code({name: table.code for name, table in loaded.items()}, loaded_by=self.dagster.url)
         running = running_chunks(self.dagster, self.plan).get(chunk)
         if running:  # launched by a command that was killed before it had the answer, or before the server was gone

@@ -10,6 +10,7 @@ from backfill_assets.cli.app import app
 from backfill_assets.cli.doctor import home as home_found
 from backfill_assets.cli.doctor import lake as lake_found
 from backfill_assets.errors import SettingsError
+from backfill_assets.pyproject import BUNDLED
 from backfill_assets.settings import read_settings
 from tests.cli.test_run import DAY, REJECTED, backfill, refused
 
@@ -35,7 +36,8 @@ def test_what_only_reads_makes_no_home_and_no_lake(tmp_path, arguments):
 def test_status_says_first_that_there_is_no_lake_and_where_it_looked(tmp_path):
     home = tmp_path / "home"
     first, *_ = backfill("status", home=home).stdout.splitlines()
-    assert first == f"There is no lake at {home}/lake yet: nothing was built here. (Home: {home}, set by BACKFILL_HOME.)"
+    where = f"(Home: {home}, set by BACKFILL_HOME. Project: {BUNDLED}, the bundled one.)"
+    assert first == f"There is no lake at {home}/lake yet: nothing was built here. {where}"
 
 
 def test_without_servers_reconcile_says_how_to_start_them_and_names_no_address_that_there_is_not(tmp_path):

@@ -70,8 +70,10 @@ def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp
     assert (values["channels"], values["accepted"], values["exit_code"]) == ({"stable": 1, "candidate": 2}, 1, 0)
     said = " ".join(backfill("status", home=tmp_path, landing=tmp_path).stdout.split())
     assert f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)" in said
-    values = json.loads(backfill("publish", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)
-    assert (values["channels"], values["accepted"]) == ({"stable": 2, "candidate": 2}, 0)
+    values = json.loads(backfill("publish", "--json", home=tmp_path, landing=tmp_path).stdout)  # the plan that stable lacks
+    assert (values["plan"], values["channels"], values["accepted"]) == (plan.id, {"stable": 2, "candidate": 2}, 0)
+    code, said = refused("publish", home=tmp_path, landing=tmp_path)
+    assert (code, said.startswith("Which plan? None is built in a shadow.")) == (exit_codes.WRONG_USAGE, True)
 
 
 def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(site, plan, tmp_path):

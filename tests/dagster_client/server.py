@@ -50,7 +50,8 @@ class Server:
     """`failing` partitions fail their audit. By number of launch: `killed` runs build the tables named, no more; `broken` ones
     fail at a step and leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`:
     requests that find no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
-    `serves`: another lake than the one that commands work on. `days_per_run`: more than these are launched as a backfill.
+    `serves`: another lake than the one that commands work on; `lacks`: tables that it has not loaded. `days_per_run`: more than
+    these are launched as a backfill.
     """
 
     graph: Graph
@@ -65,6 +66,7 @@ class Server:
     polls_needed: int = 1
     at_work: set[Partition] = field(default_factory=set)
     serves: str = ""
+    lacks: Collection[str] = ()
     days_per_run: int = 1000
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
@@ -127,7 +129,8 @@ class Server:
 
     def _answer(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
         if query == documents.TABLES:
-            assets = [(name, t) for t in self.graph.tables for name in (t.name, shadow_asset(t.name))]
+            tables = [t for t in self.graph.tables if t.name not in self.lacks]
+            assets = [(name, t) for t in tables for name in (t.name, shadow_asset(t.name))]
             return {"assetNodes": [self._node(name, self.code.get(t.name, t.version)) for name, t in assets]}
         if query == documents.DAEMONS:
             daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}

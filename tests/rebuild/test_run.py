@@ -159,15 +159,6 @@ def test_other_code_on_the_server_stops_the_plan_and_names_the_table(tmp_path):
     assert len(server.launched) == 2
 
 
-def test_servers_of_another_lake_are_refused_with_both_and_nothing_is_launched(tmp_path):
-    server = chain(tmp_path)
-    server.serves = "/another/lake"
-    end = ended(server.rebuild(server.planned(OPTIONS)))
-    assert (end.ending, server.launched) == (Ending.REFUSED, [])
-    assert end.stopped
-    assert f"a table is at file:///another/lake/raw/a, and the lake of this command is {tmp_path}" in end.stopped.why
-
-
 @pytest.mark.parametrize(
     "slow_by", [timedelta(0), timedelta(hours=1)], ids=["by this clock", "from a host whose clock is slow"]
 )

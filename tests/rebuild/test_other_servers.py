@@ -1,0 +1,28 @@
+"""Servers that work on something else than the command that asks them: nothing is launched."""
+
+from backfill_assets.plan.progress import Ending
+from backfill_assets.plan.request import PlanOptions
+from tests.dagster_client.server import Server, ended
+from tests.rebuild.test_run import chain
+
+
+def refused(server: Server) -> str:
+    """Why a plan of all tables is not carried out by these servers."""
+    end = ended(server.rebuild(server.planned(PlanOptions())))
+    assert (end.ending, server.launched) == (Ending.REFUSED, [])
+    assert end.stopped
+    return end.stopped.why
+
+
+def test_servers_of_another_lake_are_refused_with_both(tmp_path):
+    server = chain(tmp_path)
+    server.serves = "/another/lake"
+    assert f"a table is at file:///another/lake/raw/a, and the lake of this command is {tmp_path}" in refused(server)
+
+
+def test_servers_of_another_project_are_refused_by_the_tables_that_they_lack_and_how_both_get_the_same(tmp_path):
+    server = chain(tmp_path)
+    server.lacks = {"raw/b", "raw/c"}
+    why = refused(server)
+    assert f"The servers at {server.dagster.url} have no table raw/b, raw/c: they work on another project" in why
+    assert why.endswith("`backfill down`, then `backfill up`. Then type the same command again.")
