@@ -11,7 +11,7 @@ from datetime import date
 from backfill_assets.calendar import Partition
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
-from backfill_assets.tables.graph import Graph
+from backfill_assets.tables.graph import Graph, waited_for
 
 # The reason of a partition that is planned only because of its input begins so.
 READS = "reads "
@@ -90,15 +90,17 @@ def _compared(
 def _upstream(
     requested: Mapping[Partition, str], graph: Graph, status: Mapping[Partition, PartitionStatus], left: Collection[date]
 ) -> dict[Partition, str]:
-    """The missing partitions that the requested ones need, the outdated ones that they read, and the same of those; none of
-    the days `left`."""
+    """The missing partitions that the requested ones need, or read of tables for which they never wait, the outdated ones that
+    they read, and the same of those; none of the days `left`."""
     upstream, queue = dict[Partition, str](), list(requested)
+    tables = {table.name: table for table in graph.tables}
     while queue:
         partition = queue.pop()
-        needed = set(graph.needs(partition))
+        needed, waited = set(graph.needs(partition)), {table.name for table in waited_for(tables[partition[0]])}
         for other in graph.reads(partition):
             state = status[other].state
             to_build = state in OUTDATED or (state in (State.MISSING, State.ON_REQUEST) and other in needed)
+            to_build = to_build or (state == State.MISSING and other[0] not in waited)
             if to_build and other not in requested and other not in upstream and other[1] not in left:
                 upstream[other] = state.value
                 queue.append(other)

@@ -25,8 +25,12 @@ def days_until_complete(table: Table, *, late_rows: bool = False) -> int:
 def on_request(table: Table) -> bool:
     """Whether days that were never built wait for somebody to ask for them: the table has a schedule of its own, or waits for
     days of one of which that is so."""
-    waits_for = [other for other, window in table.windows() if other is not table and window.first <= window.last_needed]
-    return bool(table.cron) or any(map(on_request, waits_for))
+    return bool(table.cron) or any(on_request(other) for other in waited_for(table) if other is not table)
+
+
+def waited_for(table: Table) -> list[Table]:
+    """The inputs of which some days must be there; without any day of the others, each day is built from what is there."""
+    return [other for other, window in table.windows() if window.first <= window.last_needed]
 
 
 @dataclass(frozen=True)

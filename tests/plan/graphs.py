@@ -21,7 +21,8 @@ STATES = [state for state in State if state not in (State.UP_TO_DATE, State.RUNN
 def windows(draw, table):
     first = draw(st.integers(-3, 2))
     last = draw(st.integers(first, 3))
-    return Window(table, first, last, draw(st.integers(first, last)))
+    # One below `first` waits for no day.
+    return Window(table, first, last, draw(st.integers(first - 1, last)))
 
 
 @st.composite
@@ -78,6 +79,12 @@ def reads(graph: Graph, partition: Partition, other: Partition, *, needed: bool 
             if w.first <= away <= (min(w.last, w.wait_for) if needed else w.last):
                 return True
     return False
+
+
+def waits(graph: Graph, name: str, other: str) -> bool:
+    """Whether a table waits for some day of `other`, by the window's own words."""
+    (table,) = (each for each in graph.tables if each.name == name)
+    return any(w.wait_for >= w.first for input_table, w in table.windows() if input_table.name == other)
 
 
 def every(graph: Graph) -> list[tuple[str, date]]:

@@ -14,9 +14,11 @@ from backfill_assets.plan.selection import OUTDATED, Selection, select
 from backfill_assets.plan.selector import STATES, Selector
 from backfill_assets.plan.status import PartitionStatus, State
 from backfill_assets.plan.text import blocked_lines
+from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
+from backfill_assets.tables.windows import Window
 from tests.deliveries import day
-from tests.plan.graphs import CALENDAR, A, B, every, graphs, known, reads, selectors, table
+from tests.plan.graphs import CALENDAR, A, B, every, graphs, known, reads, selectors, table, waits
 
 NEVER = (State.NOT_DUE, State.BEFORE)
 
@@ -35,7 +37,7 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
         more = {
             o for o in partitions for c in wanted
             if reads(graph, c, o) and o[1] not in selector.left
-            and (status[o].state in OUTDATED or (status[o].state == State.MISSING and reads(graph, c, o, needed=True)))
+            and (status[o].state in OUTDATED or (status[o].state == State.MISSING and wanted_of(graph, c, o)))
         } - wanted  # fmt: skip
         wanted |= more
         if not more:
@@ -58,6 +60,11 @@ def naive(selector: Selector, graph: Graph, status: dict[Partition, PartitionSta
         if not more:
             break
     return possible(chosen, graph, status), blocked
+
+
+def wanted_of(graph: Graph, partition: Partition, other: Partition) -> bool:
+    """Whether an input is built with what reads it: a day that it needs, or any of a table none of whose days it waits for."""
+    return reads(graph, partition, other, needed=True) or not waits(graph, partition[0], other[0])
 
 
 def possible(wanted: set[Partition], graph: Graph, status: dict[Partition, PartitionStatus]) -> set[Partition]:
@@ -149,3 +156,17 @@ def test_days_that_are_built_on_request_are_planned_where_their_table_is_named_o
     assert (B.name, day(2)) in planned()
     assert {(B.name, day(n)) for n in (0, 1)}.isdisjoint({*planned(), *planned(force=True)})
     assert {(B.name, day(n)) for n in (0, 1)} <= {*planned(on_request=True)}
+
+
+@pytest.mark.parametrize(
+    ("wait_for", "planned"),
+    [pytest.param(-1, {A.name, "raw/l"}, id="it never waits"), pytest.param(0, {"raw/l"}, id="it does")],
+)
+def test_upstream_of_a_table_that_never_waits_for_an_input_is_that_input_too(wait_for, planned):
+    """Else a person who asks for everything gets days without the weather, say, and no word about it."""
+    reader = Table("raw/l", lambda: None, "day", "day DATE", {"a": Window(A, 0, 1, wait_for)}, (), "1")
+    graph = Graph([A, reader], CALENDAR)
+    status = {partition: PartitionStatus(State.MISSING) for partition in every(graph)}
+    status[A.name, day(0)] = PartitionStatus(State.UP_TO_DATE, is_built=True)
+    selection = select(Selector([reader.name], [day(0)], frozenset({"missing"}), upstream=True), graph, status)
+    assert {name for name, _ in selection.partitions} == planned
