@@ -15,9 +15,11 @@ from backfill_assets.workspace import Workspace
 
 def shown_of(result: StepResult, workspace: Workspace) -> dict[date, dict[str, Any]]:
     """By accepted day, what is shown of its rows as they were committed, and what came of the days after it."""
-    table, days = result.table, [build.day for build in result.accepted()]
-    version = workspace.lake.version(table.name) if table.shows else -1
-    shown = {day: _shown(table, workspace, Slice(table.name, table.partition_by, (day,), version)) for day in days}
+    table, newest = result.table, workspace.lake.version(result.table.name) if result.table.shows else -1
+    # What this run has written is shown as it wrote it, whatever others have built since.
+    written = {build.day: build.delta_version for build in result.built if build.outcome == "accepted"}
+    slices = [Slice(table.name, table.partition_by, (b.day,), written.get(b.day, newest)) for b in result.accepted()]
+    shown = {rows.days[0]: _shown(table, workspace, rows) for rows in slices}
     return shown | {stop.day: shown.get(stop.day, {}) | {"early stop": str(stop)} for stop in result.early_stops()}
 
 

@@ -62,6 +62,9 @@ def test_days_of_too_few_days_before_and_no_better_than_the_median_are_refused_a
     assert figures["importances"].value == {"size": 1.0}
     assert str(figures["calibration"].value).startswith("![calibration](data:image/png;base64,")
     assert (figures["trained on"], figures["trained days"]) == (f"{FIRST}..{SECOND}", 2)
+    # What others write before that is shown is not shown as what this run has built.
+    DeltaTable(str(project.root / "lake" / price.name)).update({"trained_days": "99"})
+    assert shown_of(result, project.workspace)[THIRD]["trained days"] == 2
 
 
 def test_killed_while_it_trains_the_table_is_as_before_and_the_next_run_builds_the_day(project):
