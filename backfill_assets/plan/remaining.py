@@ -82,7 +82,8 @@ def remaining_of(
     """The state of every partition of `plan`, inputs first.
 
     `before` are the failures from before the command began: those days are tried again, ones that fail later are not.
-    `given_up` are the partitions whose runs ended without building them, and why; `done` those done whatever they read.
+    `given_up` are the partitions that were not done when their runs ended, and why: with what they read given up, some are
+    done after all. `done` those done whatever they read.
     """
     walk = _Walk(plan, graph, up_to_date, builds, before or {}, given_up or {}, done)
     for partition in graph.in_order(walk.planned):
@@ -125,7 +126,7 @@ class _Walk:
         failed = last if last and not last.succeeded and last.plan == self.plan.id else None
         if failed:
             self.failures[partition] = failed
-        if partition in self.given_up:
+        if partition in self.given_up and (self._waits(partition) or not self._is_up_to_date(partition)):
             self._set(partition, WorkState.FAILED, self.given_up[partition])
         elif failed and failed != self.before.get(partition) and not self._is_up_to_date(partition):
             self._set(partition, WorkState.FAILED, failed.message)
@@ -133,7 +134,7 @@ class _Walk:
             self._set(partition, WorkState.DONE)
         elif lacking := next((other for other in self.graph.needs(partition) if self._lacks(other)), None):
             self._set(partition, WorkState.BLOCKED, f"needs {lacking[0]} {lacking[1]}")
-        elif any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition)):
+        elif self._waits(partition):
             self._set(partition, WorkState.PENDING)
         elif self._is_up_to_date(partition):
             self._set(partition, WorkState.DONE)
@@ -148,6 +149,10 @@ class _Walk:
     def _is_up_to_date(self, partition: Partition) -> bool:
         """Whether it needs no computing: also one that failed, whose delivery or code was put back as it was."""
         return partition in self.up_to_date and partition not in self.to_force
+
+    def _waits(self, partition: Partition) -> bool:
+        """Whether something that it reads is yet to be built by the plan."""
+        return any(self.states.get(other) == WorkState.PENDING for other in self.graph.reads(partition))
 
     def _lacks(self, other: Partition) -> bool:
         if other in self.planned:
