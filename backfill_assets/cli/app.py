@@ -102,8 +102,12 @@ app.add_typer(release_verbs.app)
 
 @app.command()
 def log(
-    table: Annotated[str, typer.Argument(help="One table, under its present or a former name; all if not given.")] = "",
-    day: Annotated[str, typer.Argument(help="Days: A, A..B, A,B..C or `last 7`; their builds are printed in full.")] = "",
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="One table, under its present or a former name; all if not given.")
+    ] = "",
+    day: Annotated[
+        str, typer.Argument(metavar="DAY", help="Days: A, A..B, A,B..C or `last 7`; their builds are printed in full.")
+    ] = "",
     target: Target = "",
     plan: Annotated[str, typer.Option(help="Builds of one plan.")] = "",
     of_run: Annotated[str, typer.Option("--run", help="Builds of one run, by its id or the beginning of it.")] = "",

@@ -17,14 +17,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Target = Annotated[str, typer.Option(help=TABLES)]
 PlanId = Annotated[
     str,
-    typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the open plan, or else the last one with days left."),
+    typer.Argument(metavar="PLAN", help="A plan's id; if not given, the open plan, or else the last one with days left."),
 ]
 
-ShadowId = Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; if not given, the only one that is in a shadow.")]
+ShadowId = Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id; if not given, the only one that is in a shadow.")]
 ToPublish = Annotated[
     str,
     typer.Argument(
-        metavar="[PLAN]", help="A plan's id; if not given, the only one in a shadow, or published to other channels only."
+        metavar="PLAN", help="A plan's id; if not given, the only one in a shadow, or published to other channels only."
     ),
 ]
 

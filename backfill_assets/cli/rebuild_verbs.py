@@ -24,7 +24,7 @@ def plan(request: RebuildRequest, json_: Json = False) -> None:
 @with_request
 def run(
     request: RebuildRequest,
-    plan_id: Annotated[str, typer.Argument(metavar="[PLAN]", help="A plan's id; without one, the flags make a new plan.")] = "",
+    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's id; without one, the flags make a new plan.")] = "",
     json_: Json = False,
 ) -> None:
     """Carry a plan out, canary first, and follow it to its end. After Ctrl-C, chunks that are running go on."""
@@ -82,7 +82,7 @@ def cancel(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command()
 def rollback(
-    plan_id: Annotated[str, typer.Argument(metavar="[PLAN]", help="The plan to take back.")] = "",
+    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to take back.")] = "",
     release: Annotated[int | None, typer.Option(min=1, help="Instead of a plan: the release that readers get again.")] = None,
     channel: Annotated[str, typer.Option(help="Whose readers: stable, candidate.")] = "stable",
     reason: Annotated[str, typer.Option(help="Why; kept in the commits, the ledger, the release.")] = "",
@@ -123,7 +123,7 @@ def show(plan_id: PlanId = "", json_: Json = False) -> None:
 
 @app.command()
 def archive(
-    name: Annotated[str, typer.Argument(help="The archives of one source; all if not given.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The archives of one source; all if not given.")] = "",
     files: Annotated[str, typer.Option(help="Only archives of these names, separated by commas; * for any characters.")] = "",
     full_refresh: Annotated[
         bool, typer.Option("--full-refresh", help="Read all again, and drop what is in of archives that are gone.")

@@ -13,7 +13,7 @@ Number = Annotated[int | None, typer.Option("--release", min=1, help="A release'
 
 @app.command()
 def releases(
-    number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="A release's number, to show all of it.")] = None,
+    number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="A release's number, to show all of it.")] = None,
     json_: Json = False,
 ) -> None:
     """List the releases of this lake, or show one: its tables and versions, channels, who, when and why."""
@@ -35,7 +35,7 @@ def release(
 
 @app.command()
 def switch(
-    table: Annotated[str, typer.Argument(help="The table that readers name.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table that readers name.")],
     to: Annotated[str, typer.Option(help="The table whose rows they get; the same one to switch back.")],
     channel: Annotated[str, typer.Option(help="Whose readers get it: stable, candidate.")] = "stable",
     reason: Annotated[str, typer.Option(help="Why; kept in the release.")] = "",
@@ -53,8 +53,8 @@ def switch(
 
 @app.command()
 def export(
-    table: Annotated[str, typer.Argument(help="One table.")],
-    file: Annotated[Path, typer.Argument(help="The file to write: .parquet or .csv.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write: .parquet or .csv.")],
     partitions: Annotated[str, typer.Option(help="Days: A, A..B, A,B..C or `last 7`; every day if not given.")] = "",
     number: Number = None,
     channel: Annotated[str, typer.Option(help="Whose release is read, if none is named: stable, candidate.")] = "stable",
@@ -69,8 +69,8 @@ def export(
 
 @app.command()
 def reproduce(
-    table: Annotated[str, typer.Argument(help="One table.")],
-    day: Annotated[str, typer.Argument(help="One day.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One table.")],
+    day: Annotated[str, typer.Argument(metavar="DAY", help="One day.")],
     release: Annotated[
         int | None, typer.Option(min=1, help="A release's number: the build whose rows its readers get.")
     ] = None,
@@ -102,14 +102,14 @@ def diff(
     first: Annotated[
         str,
         typer.Argument(
-            metavar="[PLAN|TABLE|RELEASE]",
+            metavar="PLAN|TABLE|RELEASE",
             help="A plan that was run, a table, or a release; if not given, the only plan that is in a shadow.",
         ),
     ] = "",
     second: Annotated[
         str,
         typer.Argument(
-            metavar="[DAY|TABLE|RELEASE]", help="The table's days, or the table or release that is compared with the first."
+            metavar="DAY|TABLE|RELEASE", help="The table's days, or the table or release that is compared with the first."
         ),
     ] = "",
     table: Annotated[str, typer.Option(help="Of a plan or releases only these tables, by names or patterns.")] = "",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from contextlib import closing, redirect_stderr, redirect_stdout
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
+from typer.main import get_command
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.app import main
+from backfill_assets.cli.app import app, main
 from backfill_assets.cli.doctor import disks
 from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
 from backfill_assets.settings import read_settings
@@ -63,7 +65,7 @@ def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_
 
 
 def test_help_loads_neither_dagster_nor_spark():
-    script = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import main\n"
+    script = "import sys; sys.argv = ['backfill', '--help']\nfrom backfill_assets.cli.app import app, main\n"
     script += "try:\n    main()\nexcept SystemExit:\n    pass\n"
     script += "print(sorted({'dagster', 'pyspark', 'pandas', 'deltalake', 'httpx'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -93,6 +95,17 @@ def test_help_and_version_are_printed_by_the_usual_letters(arguments, tmp_path):
     done = backfill(*arguments, home=tmp_path)
     assert done.returncode == 0
     assert f"backfill-assets {version('backfill-assets')}" in done.stdout or "Usage: " in done.stdout
+
+
+def test_arguments_are_named_in_capitals_and_in_one_pair_of_brackets_where_they_may_be_left_out():
+    commands = cast(Any, get_command(app)).commands
+    wrong = [
+        (verb, argument.metavar)
+        for verb, command in commands.items()
+        for argument in command.params
+        if argument.param_type_name == "argument" and not re.fullmatch("[A-Z|]+", argument.metavar or "")
+    ]
+    assert (wrong, len(commands) > 20) == ([], True)
 
 
 def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
