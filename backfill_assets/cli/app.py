@@ -102,11 +102,9 @@ app.add_typer(release_verbs.app)
 
 @app.command()
 def log(
-    table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="One table, under its present or a former name; all if not given.")
-    ] = "",
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, under its present or a former name; or all.")] = "",
     day: Annotated[
-        str, typer.Argument(metavar="DAY", help="Days: A, A..B, A,B..C or `last 7`; their builds are printed in full.")
+        str, typer.Argument(metavar="DAY", help="Days: A, A..B or `last 7`; their builds are printed in full.")
     ] = "",
     target: Target = "",
     plan: Annotated[str, typer.Option(help="Builds of one plan.")] = "",
