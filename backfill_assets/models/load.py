@@ -38,9 +38,15 @@ def load_model(
     Raises UsageError for a day that the release does not have, or of which there was nothing to fit a model to, and
     TableUnreadable for a model whose bytes are not those that its hash was made of; and as `read` does.
     """
-    models = released_table(name, release, channel)
+    models, named = released_table(name, release, channel), [] if day is None else [*days_of(day)]
     table, opened, there = models.name, models.release, models.days()
-    wanted = next(iter(days_of(day)), None) if day is not None else there[-1] if there else None
+    if not {"model", "model_version"} <= set(models.dataset([]).schema.names):
+        raise UsageError(f"{table} is no table of models. Nothing was loaded. Rows of any table are what `read` returns.")
+    if len(named) > 1:
+        raise UsageError(
+            f"{day} is not one day. Nothing was loaded. A model is of one day, for example day={str(named[-1])!r}."
+        )
+    wanted = named[0] if named else there[-1] if there else None
     if wanted not in there:
         days = f"It has those of {there[0]} to {there[-1]}, {len(there)} in all" if there else "It has none"
         raise UsageError(

@@ -121,9 +121,11 @@ def make(selection: Selection, graph: Graph, options: PlanOptions, *, repeat: in
                 f"names, as {table} {day}: {state}. Nothing was planned. Leave out --only, or name that state too."
             )
         if not why:
+            never = [f"{table} {day}: {reason}" for (table, day), reason in selection.never_now.items()]
+            of_it = f" {len(never)} partition(s) of it cannot be built now, as {never[0]}." if never else ""
             raise NothingToBuild(
-                "Nothing of what was requested needs building. Nothing was planned. With --force and without --only, days that "
-                "are up to date are built too."
+                f"Nothing of what was requested needs building.{of_it} Nothing was planned. With --force and without --only, "
+                "days that are up to date are built too."
             )
         go_on = "With --upstream, what these days need is planned too; see" if selection.upstream_helps else "See"
         raise UsageError(f"Nothing of what was requested can be built:{why}\nNothing was planned. {go_on} `backfill status`.")

@@ -26,13 +26,15 @@ class Selection:
     """The partitions to build with the reason for each, and those requested that cannot be built, with what they lack.
 
     `upstream_helps`: some of these can be built if what they need is selected too. `left_out`: the states of those requested
-    that are to be built, and are in none that was named.
+    that are to be built, and are in none that was named. `never_now`: those requested that are not due yet, or before the
+    table's first day, and why.
     """
 
     partitions: dict[Partition, str] = field(default_factory=dict)
     blocked: dict[Partition, str] = field(default_factory=dict)
     upstream_helps: bool = field(default=False, compare=False)
     left_out: Mapping[Partition, str] = field(default_factory=dict, compare=False)
+    never_now: Mapping[Partition, str] = field(default_factory=dict, compare=False)
 
 
 def select(selector: Selector, graph: Graph, status: Mapping[Partition, PartitionStatus]) -> Selection:
@@ -52,7 +54,8 @@ def select(selector: Selector, graph: Graph, status: Mapping[Partition, Partitio
     blocked = {p: why for p, why in selection.blocked.items() if p in requested and p not in selection.partitions}
     helps = not selector.upstream and _upstream_helps(blocked, graph, status, selector.left)
     left_out = {p: status[p].state.value for p in named if status[p].state in TO_BUILD - states}
-    return Selection(selection.partitions, blocked | not_now, helps, left_out)
+    never_now = {p: f"{status[p].state}: {status[p].why}" for p in named if status[p].state in NEVER_PLANNED}
+    return Selection(selection.partitions, blocked | not_now, helps, left_out, never_now)
 
 
 def _left_out(selector: Selector) -> Collection[State]:

@@ -111,6 +111,12 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     assert (predicted(), predicted(release=2), predicted(release=1)) == (first, second, first)
     with pytest.raises(UsageError, match=f"has no model models/price of {FOURTH}. Nothing was loaded. It has those of {THIRD}"):
         load_model(price, day=FOURTH, spark=spark)
+    with pytest.raises(
+        UsageError, match=f"is not one day. Nothing was loaded. A model is of one day, for example day='{FOURTH}'"
+    ):
+        load_model(price, day=f"{THIRD}..{FOURTH}", spark=spark)
+    with pytest.raises(UsageError, match=r"is no table of models\. Nothing was loaded\."):
+        load_model("raw/prices", spark=spark)
 
     folder = str(project.root / "lake" / price.name)
     DeltaTable(folder).update({"model_version": "'another'"})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_assets.calendar import Partition
-from backfill_assets.errors import UsageError
+from backfill_assets.errors import NothingToBuild, UsageError
 from backfill_assets.plan.plan import make
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import OUTDATED, Selection, select
@@ -170,3 +170,14 @@ def test_upstream_of_a_table_that_never_waits_for_an_input_is_that_input_too(wai
     status[A.name, day(0)] = PartitionStatus(State.UP_TO_DATE, is_built=True)
     selection = select(Selector([reader.name], [day(0)], frozenset({"missing"}), upstream=True), graph, status)
     assert {name for name, _ in selection.partitions} == planned
+
+
+def test_a_day_before_a_tables_first_one_is_not_passed_over_as_if_it_needed_nothing():
+    graph = Graph([late := replace(A, first_day=day(2))], CALENDAR)
+    before = PartitionStatus(State.BEFORE, f"its first day is {day(2)}")
+    status = {c: before if c[1] < day(2) else PartitionStatus(State.UP_TO_DATE, is_built=True) for c in every(graph)}
+    asked = Selector([late.name], [day(1), day(2)], frozenset({"missing"}))
+    with pytest.raises(
+        NothingToBuild, match=f"1 partition.s. of it cannot be built now, as {late.name} {day(1)}: {State.BEFORE}"
+    ):
+        make(select(asked, graph, status), graph, PlanOptions())
