@@ -73,7 +73,7 @@ def metadata_of(reproduction: Reproduction) -> dict[str, Any]:
     # As code: values of rows are whatever a source sent.
     details = "\n".join(text.lines(reproduction)).replace("```", "'''")
     return {
-        "result": reproduction.result.value,
-        "details": MetadataValue.md(f"```\n{details}\n```"),
+        "reproduced": reproduction.result.value,
+        "reproduced from": MetadataValue.md(f"```\n{details}\n```"),
         REPRODUCTION: MetadataValue.json(reproduction.contents()),
     }

@@ -52,7 +52,7 @@ def observed(instance: DagsterInstance, name: str) -> Any:
 def test_a_day_that_comes_out_the_same_is_observed_and_is_no_new_materialization(once):
     result, instance = executed(once.workspace, Given, table=RAW)
     assert result.success
-    assert metadata(result)["result"] == "same"
+    assert metadata(result)["reproduced"] == "same"
     partition, reproduction = observed(instance, RAW)
     assert (partition, reproduction.result) == (str(day(1)), Result.SAME)
     assert reproduction.build["fingerprint"] == reproduction.rebuilt_fingerprint == once.fingerprints(RAW)[day(1)]
@@ -63,7 +63,7 @@ def test_a_day_of_other_code_fails_the_run_without_an_engine_and_is_observed_too
     others = tuple(replace(table, version="2") for table in once.tables)
     result, instance = executed(replace(once.workspace, tables=others), Asked, table=RAW)
     assert (result.success, ASKED) == (False, [])
-    assert metadata(result)["result"] == "other code"
+    assert metadata(result)["reproduced"] == "other code"
     assert observed(instance, RAW)[1].result == Result.OTHER_CODE
 
 
