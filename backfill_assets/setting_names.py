@@ -79,11 +79,11 @@ def without_password(address: str) -> str:
     return address
 
 
-def readable(landing: str) -> str:
-    """A path or an address itself; ValueError for one of a store that is not read."""
-    if "://" in landing and not STORE.match(landing):
-        raise ValueError("no such store is read: it begins with s3://, gs:// or abfs://, and names a bucket")
-    return landing
+def of_known_store(place: str) -> str:
+    """A path or an address itself; ValueError for one of a store that is neither read nor written."""
+    if "://" in place and not STORE.match(place):
+        raise ValueError("it is a folder's path, or begins with s3://, gs:// or abfs:// and names a bucket")
+    return place
 
 
 def host_of(remote: str) -> str:

@@ -22,8 +22,8 @@ from backfill_assets.errors import SettingsError, UsageError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.setting_names import (
     from_json,
+    of_known_store,
     parsable,
-    readable,
     refuse_file,
     refuse_unknown,
     schedule,
@@ -47,8 +47,8 @@ class Settings(BaseSettings):
 
     project: str = Field(default=BUNDLED, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
     home: Path = Path()
-    lake: Annotated[str, AfterValidator(without_password)] = ""
-    landing: Annotated[str, AfterValidator(without_password), AfterValidator(readable)] = ""
+    lake: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
+    landing: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
     first_day: date | None = None
     last_day: date | None = None
     # One run of many days is several times faster than many runs (README, "How fast"); the plan cuts chunks.

@@ -154,6 +154,7 @@ def test_every_setting_has_an_example():
         pytest.param({"allowed_hosts": "https://ada:S3CRET@proxy"}, id="a host with a password"),
         pytest.param({"lake": "s3://AKIA:S3CRET@bucket/lake"}, id="a lake with a key"),
         pytest.param({"landing": "s3://AKIA:S3CRET@bucket/landing"}, id="a landing area with a key"),
+        pytest.param({"lake": "file:///S3CRET/lake"}, id="a lake in a folder, by an address"),
         pytest.param({"landing": "hdfs://S3CRET/landing"}, id="a landing area in a store that is not read"),
     ],
 )

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from backfill_assets.cli.plain_text import plain
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
@@ -32,18 +33,24 @@ def exit_on_error() -> Iterator[None]:
     try:
         yield
     except BackfillError as error:
-        code = of_error(error)
-        if "--json" in sys.argv[1:]:
-            print(json.dumps({"error": str(error), "exit_code": code}))
-        print(plain(f"backfill: {error}"), file=sys.stderr)
-        sys.exit(code)
+        _end(str(error), of_error(error))
     except BrokenPipeError:  # what reads the output has seen enough
         sys.exit(DONE)
     except OSError as error:
-        place = f" {error.filename}" if error.filename else ""
-        print(
-            f"backfill: {error.strerror or error}:{place}. What was done before stays. Make room, correct the permissions, or "
-            "set BACKFILL_HOME or BACKFILL_LAKE to another place; see `backfill doctor`.",
-            file=sys.stderr,
+        from backfill_assets.lake.delta_table import one_line  # loads its library, which help does without
+
+        # A store's has no number; its causes follow in lines of their own.
+        said = f"{error.strerror}{f': {error.filename}' if error.filename else ''}" if error.strerror else one_line(error)
+        _end(
+            f"{said}. What was done before stays. Make room, correct the permissions, or set BACKFILL_HOME or BACKFILL_LAKE to "
+            "another place; see `backfill doctor`.",
+            UNAVAILABLE,
         )
-        sys.exit(UNAVAILABLE)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    """Print the message on stderr, and as JSON where that is asked for, and end."""
+    if "--json" in sys.argv[1:]:
+        print(json.dumps({"error": message, "exit_code": code}))
+    print(plain(f"backfill: {message}"), file=sys.stderr)
+    sys.exit(code)

@@ -17,6 +17,7 @@ from backfill_assets.lake.record import COMMITTED, Build, short
 from backfill_assets.lake.recovery import build_history, key, tables_in
 from backfill_assets.lake.shadow_base import ledgers_of_shadows
 from backfill_assets.nearest import did_you_mean
+from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace, open_workspace
 
 # Fingerprints, figures and verdicts are most of the ledger, and are read only when days are named.
@@ -45,6 +46,8 @@ def run(table: str, day: str, *, target: str = "", plan: str, of_run: str, last:
     builds = history.builds()
     days = days_of(day, workspace.calendar, {build.day for build in builds}) if day else None
     builds = select(builds, BuildFilter(days, plan, of_run, last))
+    if plan and not any(build.plan.startswith(plan) for build in history.builds()):
+        Plans(workspace.lake.root).full_id(plan)  # refused, if there is none
     if as_json:
         unrecorded = {key(build) for build in history.unrecorded}
         print(json.dumps({"builds": [build.to_json() | {"recorded": key(build) not in unrecorded} for build in builds]}))

@@ -124,6 +124,16 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
     assert "or set BACKFILL_HOME or BACKFILL_LAKE to another place" in done.stderr
 
 
+def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
+    away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_MAX_RETRIES": "0"}
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
+    done = backfill("list", "--json", home=tmp_path, BACKFILL_LAKE="s3://bucket/lake", **away, **keys)
+    said = json.loads(done.stdout)["error"]
+    assert (done.returncode, done.stderr) == (3, f"backfill: {said}\n")
+    assert said.startswith("Generic S3 error Error performing list request")
+    assert "\x1b" not in said
+
+
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
     done = backfill("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
     assert (done.returncode, done.stdout) == (2, "")

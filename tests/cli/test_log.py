@@ -113,7 +113,7 @@ def test_machines_get_every_build_with_everything_recorded(home):
     assert (left_out["recorded"], left_out["delta_version"]) == (False, 1)
 
 
-@pytest.mark.parametrize("asked", [["raw/outage_events"], [NAME, "last 2"], ["--plan", "no such plan"]])
+@pytest.mark.parametrize("asked", [["raw/outage_events"], [NAME, "last 2"]])
 def test_nothing_recorded_is_said(home, asked):
     done = log(*asked, home=home)
     assert (done.exit_code, done.stdout) == (0, "No matching build is recorded.\n")
@@ -127,8 +127,9 @@ def test_nothing_recorded_is_said(home, asked):
         ([NAME, "2019-08-16..2019-08-15"], "The range 2019-08-16..2019-08-15 is reversed"),
         ([NAME, "2030-01-01"], "2030-01-01 is outside the calendar"),
         ([RENAMED, "2018-01-01"], "2018-01-01 is outside the calendar"),
+        (["--plan", "ebb1"], "There is no plan ebb1 in this lake."),
     ],
-    ids=["an unknown table", "no day", "a reversed range", "a day to come", "a day before any that was built"],
+    ids=["an unknown table", "no day", "a reversed range", "a day to come", "a day before any that was built", "no plan"],
 )
 def test_what_never_was_is_refused(home, asked, said):
     error = log(*asked, home=home).exception
