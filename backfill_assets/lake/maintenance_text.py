@@ -31,7 +31,8 @@ def ending_lines(result: Maintenance, days: int, *, applied: bool) -> Iterator[s
     for problem in result.problems:
         yield f"Not done: {problem}"
     if not applied:
-        yield "Nothing was changed. `backfill maintain --apply` does it."
+        does = "`backfill maintain --apply` does it." if files or compacted or result.retired else "There is nothing to do."
+        yield f"Nothing was changed. {does}"
 
 
 def as_values(result: Maintenance) -> dict[str, Any]:

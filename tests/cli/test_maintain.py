@@ -47,6 +47,7 @@ def test_the_window_is_a_setting(site, tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_ROLLBACK_DAYS", "41")
     values = json.loads(backfill("maintain", "--json", home=tmp_path).stdout)
     assert (values["rollback_days"], values["tables"][REJECTED]["kept_files"]) == (41, {"newest": 1, "window": 2})
+    assert backfill("maintain", home=tmp_path).stdout.endswith("Nothing was changed. There is nothing to do.\n")
 
 
 def test_a_table_that_cannot_be_read_makes_it_partial_and_an_unknown_one_is_a_wrong_request(site, tmp_path):
