@@ -1,8 +1,11 @@
 """Servers that work on something else than the command that asks them: nothing is launched."""
 
+from backfill_assets.cli.doctor_servers import webserver
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
+from backfill_assets.rebuild.other_servers import WAY_OUT
 from tests.dagster_client.server import Server, ended
+from tests.plan.graphs import A
 from tests.rebuild.test_run import chain
 
 
@@ -26,3 +29,12 @@ def test_servers_of_another_project_are_refused_by_the_tables_that_they_lack_and
     why = refused(server)
     assert f"The servers at {server.dagster.url} have no table raw/b, raw/c: they work on another project" in why
     assert why.endswith("`backfill down`, then `backfill up`. Then type the same command again.")
+
+
+def test_the_doctor_warns_of_servers_of_another_project_with_the_way_out(tmp_path):
+    server, names = chain(tmp_path), [A.name, "raw/b"]
+    assert webserver(server.dagster, names).level == "ok"
+    server.lacks = {"raw/b"}
+    found = webserver(server.dagster, names)
+    assert (found.level, found.remedy) == ("warn", WAY_OUT)
+    assert f"those at {server.dagster.url} have no table raw/b: they work on another project" in found.message
