@@ -3,8 +3,9 @@
 The project is `outages.training`: raw, staging, features, and the examples that models are trained on. A plan builds every day
 of all tables, and one forces all of them again. Then a day is delivered with other causes, on which no total depends: the
 history is rebuilt for that day and stops there. A day that loses its last lines changes the totals of all days after it. At the
-end the project declares the examples that read `region_daily_v2`. After each plan every day must be up to date, and the rows of
-all tables those that DuckDB computes from the files. Printed is what each plan did.
+end the project declares the examples that read `region_daily_v2`, models of four days are fitted to these, and one of them is
+reproduced. After each plan every day must be up to date, and the rows of all tables those that DuckDB computes from the files.
+Printed is what each plan did.
 """
 
 import gzip
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.datasets.outages.restoration_examples import restoration_examples
+from backfill_assets.datasets.outages.restoration_time import ASKED, restoration_time
+from backfill_assets.models.fit import TRAINED_ON
 from backfill_assets.tables.columns import types_of
 from tests.journeys.month import LAST, MONTH, file_of, redeliver
 from tests.journeys.servers import deliver, environment, project_copy, servers_of
@@ -32,9 +35,10 @@ from tests.journeys.station import FIRST, Station
 from tests.oracle import TABLES, differences, oracle_of
 
 SQL = (Path(__file__).parents[1] / "examples.sql").read_text().format(known_by="9999-01-01")
-EXAMPLES = restoration_examples.name
+EXAMPLES, MODELS = restoration_examples.name, restoration_time.name
 OTHER_CAUSES, FEWER_LINES = date(2019, 8, 25), date(2019, 9, 3)
 DAYS = ("--partitions", f"{FIRST}..{LAST}", "--into", "live", "--yes")
+MODELS_OF = (LAST - timedelta(days=5), LAST - timedelta(days=2))
 ONLY_CHANGED = (*DAYS, "--only", "outdated", "--downstream")
 # What the project's module declares, and what it declares at the end.
 SWITCHED = {
@@ -85,6 +89,25 @@ class Chain:
             assert oracle.execute(query).fetchall() == [], f"{EXAMPLES}, by {self.regions}"
         counts = oracle.execute("SELECT count(*), count(region_day), count(restored_at) FROM held").fetchall()
         assert min(counts[0]) > 1_000, counts
+
+    def hold_models(self) -> None:
+        """Every model was fitted to the examples that were over before its day, as DuckDB finds them, and beats the median."""
+        figures = ("outage_day", "trained_from", "trained_until", "trained_days", "training_examples", "training_median")
+        held = self.rows(MODELS).sort_by("outage_day")
+        with duckdb.connect() as database:
+            database.execute("SET TimeZone = 'UTC'")
+            database.register("examples", self.rows(EXAMPLES))
+            expected = database.execute(
+                f"""SELECT day, min(outage_day), max(outage_day), count(DISTINCT outage_day), count(*),
+                        median(restoration_minutes)
+                    FROM examples
+                    JOIN (SELECT unnest(range(DATE '{MODELS_OF[0]}', DATE '{MODELS_OF[1]}' + 1, INTERVAL 1 DAY))::DATE AS day)
+                        ON outage_day BETWEEN day - {TRAINED_ON} AND day - 1 AND restored_at < day::TIMESTAMPTZ
+                    WHERE {ASKED} AND restoration_minutes IS NOT NULL GROUP BY day ORDER BY day"""
+            ).fetchall()
+        assert len(expected) == (MODELS_OF[1] - MODELS_OF[0]).days + 1
+        assert [tuple(row[name] for name in figures) for row in held.to_pylist()] == expected
+        assert min(held["better_by"].to_pylist()) > 0
 
     def rows(self, name: str) -> Any:
         return DeltaTable(self.station.lake.path(name)).to_pyarrow_table()
@@ -145,6 +168,9 @@ def main() -> None:
         end = chain.carry_out("examples of region_daily_v2", *ONLY_CHANGED)
         assert not {build.table for build in end["builds"]} & TABLES.keys()
         assert {build.day for build in end["builds"] if build.table == EXAMPLES} == set(MONTH)
+        chain.carry_out("models", "--partitions", f"{MODELS_OF[0]}..{MODELS_OF[1]}", "--target", MODELS, "--into", "live")
+        chain.hold_models()
+        print(station.backfill("reproduce", MODELS, str(MODELS_OF[1])))
         Console(width=180).print(chain.shown)
 
 
