@@ -6,6 +6,7 @@ from datetime import datetime
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -50,11 +51,12 @@ def records() -> Workspace:
 def show_progress(
     console: Console, progress: Iterable[Progress], seconds: Mapping[str, list[float]], url: str = ""
 ) -> Progress:
-    """Draw each progress over the one before it, or print a line when it changes where there is no terminal; the last one.
+    """Draw each progress over the one before it, or print a line when it changes where nothing can be drawn over: without a
+    terminal, and on one that is dumb, as in an editor. Returns the last one.
 
     `url` is Dagster's page of the plan's runs.
     """
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         return log_changes(progress, console.print)
     first, last = None, None
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -67,15 +69,23 @@ def show_progress(
 
 def drawn(progress: Progress, end: datetime | None, url: str = "") -> Group:
     table = Table("table", "days", "", "failed", "blocked", "running", "pending", title=f"plan {progress.plan.id}")
+    uncut(table)
+    table.columns[1].no_wrap, table.columns[2].max_width = True, BAR
     for row in progress.tables():
-        filled = round(BAR * row.done / max(row.days, 1))
-        bar = "█" * filled + "░" * (BAR - filled)
         counts = [str(n or "") for n in (row.failed, row.blocked, row.running, row.pending)]
-        table.add_row(row.table, f"{row.done}/{row.days}", bar, *counts)
+        table.add_row(row.table, f"{row.done}/{row.days}", ProgressBar(max(row.days, 1), row.done), *counts)
     ends = f"; expected end {end.astimezone():%H:%M}" if end else "; expected end unknown until the first days are built"
     minutes, seconds = divmod(int((progress.at - progress.started).total_seconds()), 60)
     times = f"{minutes}:{seconds:02} since it was started" + ("" if progress.over else ends)
-    return Group(table, *(Text(line) for line in (chunks_line(progress), times, url) if line))
+    below = [line for line in (chunks_line(progress), times, url) if line]
+    return Group(table, *(Text(line, overflow="fold", no_wrap=False) for line in below))
+
+
+def uncut(table: Table) -> None:
+    """Where there is too little room, everything but a table's name takes several lines, and nothing is cut."""
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.overflow = "fold"
 
 
 def is_answered() -> bool:
@@ -86,9 +96,9 @@ def is_answered() -> bool:
 def outcome_table(outcomes: Sequence[TableOutcome]) -> Table:
     columns, rows = lines(outcomes)
     table = Table(*columns)
-    table.columns[0].no_wrap = True
-    for column in table.columns[1:]:  # where there is too little room, their names take several lines, and nothing is cut
-        column.justify, column.overflow = "right", "fold"
+    uncut(table)
+    for column in table.columns[1:]:
+        column.justify = "right"
     for row in rows:
         table.add_row(*row)
     return table

@@ -1,14 +1,35 @@
-"""The tables that a rebuild is shown as, where there is little room."""
+"""What a rebuild is shown as, where there is little room, and where nothing can be drawn over."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from backfill_assets.cli.rendering import WIDTH_OF_A_PIPE, outcome_table
+from backfill_assets.cli.rendering import WIDTH_OF_A_PIPE, drawn, outcome_table, show_progress
 from backfill_assets.plan.outcome import TableOutcome
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.remaining import Remaining, WorkState
+from backfill_assets.plan.request import PlanOptions
+from tests.deliveries import day
 
 NAME = "features/restoration_examples"
+URL = "http://dagster.example.com:3000/runs?q[]=tag:backfill/plan=c030e8dd2a50"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PLAN = Plan({NAME: "1"}, {NAME: {str(day(0)): "missing", str(day(1)): "missing"}}, [], PlanOptions())
+BEGUN = Progress(
+    PLAN,
+    Remaining(dict.fromkeys([(NAME, day(0)), (NAME, day(1))], WorkState.PENDING)),
+    {1: "r"},
+    frozenset(),
+    None,
+    NOW,
+    NOW,
+    False,
+)
+HALF = replace(BEGUN, remaining=Remaining({(NAME, day(0)): WorkState.DONE, (NAME, day(1)): WorkState.PENDING}))
 
 
 @pytest.mark.parametrize("width", [80, WIDTH_OF_A_PIPE], ids=["a narrow terminal", "a pipe"])
@@ -17,3 +38,27 @@ def test_no_name_of_a_table_and_no_figure_is_cut(width):
     table = outcome_table([TableOutcome(NAME, 1234, changed=1234, rows=12_345_678, checks=7_404, checks_passed=7_404)])
     Console(file=printed, width=width).print(table)
     assert (NAME in printed.getvalue(), "…" in printed.getvalue()) == (True, False)
+
+
+@pytest.mark.parametrize("width", [60, 80], ids=["a narrow terminal", "a usual one"])
+def test_the_live_view_cuts_no_name_and_no_link(width):
+    printed = StringIO()
+    Console(file=printed, width=width, soft_wrap=True).print(drawn(HALF, None, URL), soft_wrap=False)
+    text = printed.getvalue()
+    assert (NAME in text, "1/2" in text, "…" in text) == (True, True, False)
+    assert URL in text.replace("\n", "")
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_on_a_dumb_terminal_progress_is_lines_that_come_as_it_changes():
+    """There nothing can be drawn over: what is drawn so would be shown at the end only."""
+    printed, seen = StringIO(), list[str]()
+
+    def progress():
+        for each in (BEGUN, HALF, HALF):
+            yield each
+            seen.append(printed.getvalue())
+
+    console = Console(file=printed, width=200, force_terminal=True, _environ={"TERM": "dumb"})
+    assert show_progress(console, progress(), {}) is HALF
+    assert [f"{NAME} 0/2" in seen[0], f"{NAME} 1/2" in seen[1], seen[2] == seen[1]] == [True, True, True]
