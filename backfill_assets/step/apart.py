@@ -4,7 +4,7 @@ A few days are tried singly first, which tells whether it is the days at all. Th
 halves of whatever fails: one bad day of a thousand costs about twenty computations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -22,11 +22,14 @@ class Apart:
     """The days of a table that were `built`, some of them refused by a rule, and the `errors` of those that could not be.
 
     `build` builds some days together, from what their inputs, and the days of the table before them, hold by then. Days of a
-    table that reads itself are built in order, each from the one before it, and fail with it.
+    table that reads itself are built in order, each from the one before it, and fail with it; those that are computed `in_case`
+    it came out different stay as they are.
     """
 
     table: Table
     build: Callable[[Sequence[date]], list[Build]]
+    in_case: Collection[date] = ()
+    stay: set[date] = field(default_factory=set)
     built: list[Build] = field(default_factory=list)
     errors: dict[date, str] = field(default_factory=dict)
 
@@ -46,11 +49,14 @@ class Apart:
 
     def _computable(self, days: Sequence[date]) -> list[date]:
         """`days` without those that are computed from one that failed, and fail with it."""
-        failed, computable = {*self.errors, *(build.day for build in self.built if not build.succeeded)}, []
+        failed, computable = {*self.errors, *self.stay, *(build.day for build in self.built if not build.succeeded)}, []
         for day in days:
             if before := [own for own in own_days(self.table, day) if own in failed]:
-                self.errors[day] = f"computed from {before[0]}, which failed in this run"
                 failed.add(day)
+                if day in self.in_case:
+                    self.stay.add(day)
+                else:
+                    self.errors[day] = f"computed from {before[0]}, which failed in this run"
             else:
                 computable.append(day)
         return computable

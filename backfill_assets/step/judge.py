@@ -45,26 +45,32 @@ def judge_days(
     keep rows of the build before.
 
     Days that were computed in case a day before them came out different, and that are as they were built from what it came to,
-    have none: a correction of the past ends there.
+    have none: a correction of the past ends there. Nor have they if it failed: it stays as it was, and so do they.
     """
     stands = [day for day in due.compute if day not in due.rewritten]  # what was lost or changed by hand is written again
     before = {day: accepted[partition] for day in stands if (partition := (table.name, day)) in accepted}
     same = {day: build for day, build in before.items() if build.fingerprint == audited[day].profile.fingerprint}
     fingerprints: dict[date, str] = {}
     judgements: dict[date, Judgement] = {}
+    stay: set[date] = set()  # those that failed, and those after them
     for day in due.compute:
         own = [d for other, w in table.windows() if other is table for d in w.days(day)]
-        failed = [d for d in own if d in judgements and judgements[d].outcome == "failed"]
+        failed = [d for d in own if d in stay]
+        if failed and day in due.in_case:
+            stay.add(day)
+            continue
         message = f"computed from {failed[0]}, which failed in this run" if failed else audited[day].why()
         inputs = _with_own(due.inputs[day], table, own, fingerprints)
         last = accepted.get((table.name, day))
-        if day in due.in_case and not failed and last and _is_as_built(table, last, audited[day], inputs):
+        if day in due.in_case and last and _is_as_built(table, last, audited[day], inputs):
             continue
         outcome: Outcome = "failed" if message else "unchanged" if day in same else "accepted"
         same_as = same[day] if outcome == "unchanged" else None
         mixed = bool(day in kept and last and last.rows and change(table, last, inputs.tables, inputs.delivery))
         judgements[day] = Judgement(day, outcome, message, inputs, audited[day], same_as, mixed)
-        if outcome != "failed":
+        if outcome == "failed":
+            stay.add(day)
+        else:
             fingerprints[day] = audited[day].profile.fingerprint
     return list(judgements.values())
 

@@ -127,14 +127,14 @@ class Step:
             # Spark drops the work on all days for a row or a file of one.
             built = self._apart(due) if len(due.compute) > 1 and may_be_of_days(error) else []
             if not built:
-                self._fail(dict.fromkeys(due.compute, described(error)), due)
+                self._fail({day: described(error) for day in due.compute if day not in due.in_case}, due)
                 raise
             return built
 
     def _apart(self, due: Due) -> list[Build]:
         """Build the days that can be built without the others, and record those that fail; nothing, and no record, if none of
         the first can be."""
-        apart = Apart(self.table, self._by_themselves)
+        apart = Apart(self.table, self._by_themselves, due.in_case)
         apart.run(due.compute)
         return sorted(apart.built + self._fail(apart.errors, due), key=lambda b: b.day) if apart.built else []
 

@@ -7,12 +7,14 @@ from itertools import combinations
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.status import State, status_of
+from backfill_assets.quality.rule import Rule
 from backfill_assets.step.early_stop import early_stops
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
@@ -23,6 +25,7 @@ from tests.step.test_shadow import plan_of
 from tests.world import HISTORY, no_spark
 
 TWENTY = days(*range(20))
+MANY = 7_000_000
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +87,34 @@ def test_a_correction_whose_effect_lasts_rebuilds_every_day_after_it(twenty, tmp
     assert [(b.day, b.outcome) for b in result.built] == [(at, "accepted") for at in TWENTY[6:]]
     assert (result.early_stops(), [b.day for b in result.up_to_date]) == ([], TWENTY[:6])
     assert corrected.held() == corrected.expected()
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["its audit", "its computation"])
+def test_days_after_one_that_fails_stay_as_they_are_and_are_not_called_failed(twenty, tmp_path, raises):
+    """Day 2 changes all days after it, of which day 6 fails. Of day 9 something else has changed as well: it fails with 6."""
+    world = twenty.copied(tmp_path)
+    before, corrected = (
+        world.accepted(HISTORY),
+        world.correct(plus(plus(plus(world.counts, day(2), 7), day(6), MANY), day(9), 7)),
+    )
+    table = corrected.table(HISTORY)
+    few = Rule("few", "Few customers.", lambda of: (of.measures["sum"] < MANY, "many", {}), measures=["sum"])
+
+    def compute(**read):
+        days_with, is_few = F.col("days_with_outages"), F.col("customers_total") < MANY
+        many = F.raise_error(F.lit("too many")).cast("bigint")
+        return table.compute(**read).withColumn("days_with_outages", F.when(is_few, days_with).otherwise(many))
+
+    audited = replace(table, rules=(*table.rules, few), measures={"sum": "customers_total"})
+    strict = replace(table, compute=compute) if raises else audited
+    result = Step(strict, corrected.workspace, StepRequest("strict"), corrected.spark).run(TWENTY)
+    assert {b.day: b.outcome for b in result.built} == dict.fromkeys(days(2, 3, 4, 5), "accepted") | dict.fromkeys(
+        days(6, 9), "failed"
+    )
+    assert result.early_stops() == []
+    kept = [at for at in TWENTY if at not in {b.day for b in result.built}]
+    assert [b.day for b in result.up_to_date] == kept
+    assert {at: build for at, build in corrected.accepted(HISTORY).items() if at in kept} == {at: before[at] for at in kept}
 
 
 def test_forced_days_are_built_whatever_they_come_to_and_the_day_after_them_is_not(twenty, tmp_path):
