@@ -16,6 +16,7 @@ from backfill_assets.setting_examples import EXAMPLES
 
 PREFIX = "BACKFILL_"
 STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/]+")
+CRON_WORDS = re.compile("jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat|l", re.IGNORECASE)
 # A value of these may hold a password, a token or a key: no message shows it.
 MAY_BE_SECRET = frozenset(
     {"lake", "landing", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts", "service_urls"}
@@ -56,9 +57,12 @@ def parsable(url: str) -> str:
 
 def schedule(cron: str) -> str:
     """A cron line itself; ValueError for anything else."""
-    fields, highest = cron.split(), (59, 23, 31, 12, 7)
-    numbers = [(int(n), most) for field, most in zip(fields, highest, strict=False) for n in re.findall(r"\d+", field)]
-    if len(fields) != len(highest) or any(number > most for number, most in numbers):
+    fields, bounds = cron.split(), ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+    numbers = [(int(n), of) for field, of in zip(fields, bounds, strict=False) for n in re.findall(r"\d+", field)]
+    is_outside = any(not low <= number <= high for number, (low, high) in numbers)
+    # Steps of nothing, and words that are none of a month, of a weekday, or "the last".
+    is_word = any(not CRON_WORDS.fullmatch(word) for word in re.findall(r"[a-zA-Z]+", cron))
+    if len(fields) != len(bounds) or is_outside or re.search(r"/0*(\D|$)", cron) or is_word:
         raise ValueError("a schedule is MINUTE (0-59) HOUR (0-23) DAY (1-31) MONTH (1-12) WEEKDAY (0-7)")
     return cron
 

@@ -110,6 +110,11 @@ def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
         pytest.param({"allowed_hosts": "http://proxy/"}, "BACKFILL_ALLOWED_HOSTS", id="a host with its scheme"),
         pytest.param({"service_urls": {"weather": "proxy/v1"}}, "BACKFILL_SERVICE_URLS", id="a service without its scheme"),
         pytest.param({"nightly_cron": "at night"}, "BACKFILL_NIGHTLY_CRON='at night'", id="the hour of the nightly run"),
+        pytest.param({"nightly_cron": "a b c d e"}, "BACKFILL_NIGHTLY_CRON='a b c d e'", id="words that are no time"),
+        pytest.param({"nightly_cron": "*/0 * * * *"}, "BACKFILL_NIGHTLY_CRON='*/0 * * * *'", id="every no minutes"),
+        pytest.param(
+            {"nightly_cron": "0 0 0 * *"}, "BACKFILL_NIGHTLY_CRON='0 0 0 * *'", id="a day of the month that there is not"
+        ),
     ],
 )
 def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
