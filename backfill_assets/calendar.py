@@ -66,7 +66,7 @@ class Calendar:
         if outside:
             raise UsageError(
                 f"{outside[0]} is outside the calendar, which runs from {self.first} to {self.last}. "
-                "Nothing was started. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY."
+                "Nothing was done. Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY."
             )
         return days
 
@@ -83,9 +83,7 @@ class Calendar:
         start = as_day(first)
         end = as_day(last) if dots else start
         if end < start:
-            raise UsageError(
-                f"The range {part} is reversed: it ends before it begins. Nothing was started. Type {end}..{start}."
-            )
+            raise UsageError(f"The range {part} is reversed: it ends before it begins. Nothing was done. Type {end}..{start}.")
         return between(start, end)
 
 
@@ -96,7 +94,7 @@ def as_day(text: str) -> date:
     except ValueError:
         raise UsageError(
             f"{text.strip()!r} is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
-            "2019-09-01..2019-09-07. Nothing was started."
+            "2019-09-01..2019-09-07. Nothing was done."
         ) from None
 
 

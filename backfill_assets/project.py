@@ -70,7 +70,7 @@ def load(module: str, folder: Path) -> Project:
     if len(declared) != 1:
         raise SettingsError(
             f"The project {module} calls `backfill_assets.definitions(tables=[...])` {len(declared)} times, with the modules "
-            "that it imports. Nothing was started. It must be called once."
+            "that it imports. Nothing was done. It must be called once."
         )
     return declared[0]
 
@@ -78,7 +78,7 @@ def load(module: str, folder: Path) -> Project:
 def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
         return SettingsError(
-            f"There is no module {module}: Python finds none in {folder} or among the installed packages. Nothing was started. "
+            f"There is no module {module}: Python finds none in {folder} or among the installed packages. Nothing was done. "
             "Name one in BACKFILL_PROJECT or under [tool.backfill] in pyproject.toml, or type the command in its folder."
         )
     raised = traceback.TracebackException.from_exception(error)
@@ -87,7 +87,7 @@ def _not_imported(module: str, folder: Path, error: Exception) -> SettingsError:
     raised.stack = traceback.StackSummary.from_list(frames)
     last = (error.filename, error.lineno) if isinstance(error, SyntaxError) else None
     file, line = last or ((frames[-1].filename, frames[-1].lineno) if frames else ("", None))
-    said = f"The project {module} cannot be imported. Nothing was started. It raised:\n{''.join(raised.format()).rstrip()}"
+    said = f"The project {module} cannot be imported. Nothing was done. It raised:\n{''.join(raised.format()).rstrip()}"
     return ProjectError(said, f"{file}, line {line}" if file else "")
 
 

@@ -22,14 +22,14 @@ def project_at(start: Path) -> tuple[Path, str]:
         try:
             tool = tomllib.loads(contents.decode()).get("tool")
         except ValueError as error:
-            raise SettingsError(f"{file} cannot be read: {error}. Nothing was started. Correct it.") from None
+            raise SettingsError(f"{file} cannot be read: {error}. Nothing was done. Correct it.") from None
         ours = tool.get("backfill") if isinstance(tool, dict) else None
         if not isinstance(ours, dict):
             continue
         project, others = ours.get("project"), [key for key in ours if key != "project"]
         if others:
             raise SettingsError(
-                f"[tool.backfill] in {file} has {others[0]}. Nothing was started. It has one key, the module of the project: "
+                f"[tool.backfill] in {file} has {others[0]}. Nothing was done. It has one key, the module of the project: "
                 'project = "my_module".'
             )
         if project:

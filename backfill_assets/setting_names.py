@@ -30,7 +30,7 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
     for name in sorted(named - known):
         if name.startswith(PREFIX):
             meant = nearest(name, known) or "one of those in the README"
-            raise SettingsError(f"{name} is not a setting. Nothing was started. Did you mean {meant}? Otherwise take it out.")
+            raise SettingsError(f"{name} is not a setting. Nothing was done. Did you mean {meant}? Otherwise take it out.")
 
 
 def secrets_in(remote: str) -> list[str]:
@@ -101,7 +101,7 @@ def refuse_file(home: Path) -> None:
     if nearest.exists() and not nearest.is_dir():
         what = "is a file, and no folder" if nearest == home else f"cannot be made: {nearest} is a file"
         raise SettingsError(
-            f"The home {home} {what}. Nothing was started. Move {nearest} away, or set BACKFILL_HOME to another folder."
+            f"The home {home} {what}. Nothing was done. Move {nearest} away, or set BACKFILL_HOME to another folder."
         )
 
 
@@ -124,7 +124,7 @@ def sentence(problem: Any) -> str:
     name = str(problem["loc"][0]) if problem["loc"] else ""
     reason = problem["msg"].removeprefix("Value error, ")
     if not name:
-        return f"{reason}. Nothing was started."
+        return f"{reason}. Nothing was done."
     example = f", for example {EXAMPLES[name]}" if name in EXAMPLES else ""
     value = "" if name in MAY_BE_SECRET else f"={problem['input']!r}"
-    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}. Nothing was started."
+    return f"BACKFILL_{name.upper()}{value} is not allowed: {reason}{example}. Nothing was done."

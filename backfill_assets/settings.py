@@ -165,7 +165,7 @@ def read_settings(start: Path | None = None, *, remembered: bool = True, **given
     except ValidationError as error:
         raise SettingsError("\n".join(sentence(problem) for problem in error.errors())) from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{files[0]} is not UTF-8: {error}. Nothing was started. Correct it.") from None
+        raise SettingsError(f"{files[0]} is not UTF-8: {error}. Nothing was done. Correct it.") from None
 
 
 def remember(settings: Settings, **values: Any) -> None:

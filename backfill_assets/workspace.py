@@ -45,11 +45,11 @@ class Workspace:
         first, last = settings.first_day or project.first_day, settings.last_day or project.last_day
         if first is None:
             raise SettingsError(
-                "The calendar has no first day. Nothing was started. Set BACKFILL_FIRST_DAY, for example to 2019-08-15, or "
+                "The calendar has no first day. Nothing was done. Set BACKFILL_FIRST_DAY, for example to 2019-08-15, or "
                 "`first_day=` in `backfill_assets.definitions(...)`."
             )
         if last and last < first:
-            raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was started.")
+            raise SettingsError(f"The calendar's last day {last} is before its first day {first}. Nothing was done.")
         area = area_of(settings)
         calendar, agreements = Calendar(first, last), (project.reconciliations, project.consumers)
         return cls(settings, project.tables, calendar, Lake(settings.lake), area, *agreements)

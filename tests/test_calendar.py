@@ -40,32 +40,32 @@ def test_text_names_days(text, named):
     [
         pytest.param(
             "2019-08-14..2019-08-16",
-            "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was started. "
+            "2019-08-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was done. "
             "Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day before the first",
         ),
         pytest.param(
             "2019-10-14",
-            "2019-10-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was started. "
+            "2019-10-14 is outside the calendar, which runs from 2019-08-15 to 2019-10-13. Nothing was done. "
             "Name days within it, or set BACKFILL_FIRST_DAY and BACKFILL_LAST_DAY.",
             id="a day after the last",
         ),
         pytest.param(
             "2019-08-17..2019-08-16",
-            "The range 2019-08-17..2019-08-16 is reversed: it ends before it begins. Nothing was started. "
+            "The range 2019-08-17..2019-08-16 is reversed: it ends before it begins. Nothing was done. "
             "Type 2019-08-16..2019-08-17.",
             id="a reversed range",
         ),
         pytest.param(
             "yesterday",
             "'yesterday' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
-            "2019-09-01..2019-09-07. Nothing was started.",
+            "2019-09-01..2019-09-07. Nothing was done.",
             id="a word",
         ),
         pytest.param(
             "last 0",
             "'last 0' is not a day. Write days as YYYY-MM-DD, for example 2019-09-03, and ranges as "
-            "2019-09-01..2019-09-07. Nothing was started.",
+            "2019-09-01..2019-09-07. Nothing was done.",
             id="no days at all",
         ),
     ],

@@ -37,7 +37,7 @@ def test_a_pyproject_that_names_no_project_is_passed_over(tmp_path, text):
 
 def test_a_key_that_means_nothing_is_refused_and_not_taken_for_the_bundled_tables(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.backfill]\nprojct = "shop"\n')
-    with pytest.raises(SettingsError, match=r"has projct\. Nothing was started\. It has one key, the module of the project"):
+    with pytest.raises(SettingsError, match=r"has projct\. Nothing was done\. It has one key, the module of the project"):
         project_at(tmp_path)
 
 
@@ -71,7 +71,7 @@ def test_an_error_in_the_module_is_shown_with_its_file_and_line_and_none_of_ours
     with pytest.raises(SettingsError) as refused:
         opened(folder)
     message = str(refused.value)
-    assert message.startswith("The project lessons cannot be imported. Nothing was started. It raised:\n")
+    assert message.startswith("The project lessons cannot be imported. Nothing was done. It raised:\n")
     assert re.findall(r'File "(.*)", line (\d+)', message)[-1] == (str(module), str(line))
     assert error in message
     assert "backfill_assets/project.py" not in message

@@ -11,41 +11,41 @@ from backfill_assets.settings import Settings, read_settings
         pytest.param(
             {"days_per_run": "many"},
             "BACKFILL_DAYS_PER_RUN='many' is not allowed: Input should be a valid integer, unable to parse string as an "
-            "integer, for example 100. Nothing was started.",
+            "integer, for example 100. Nothing was done.",
             id="a number that is none",
         ),
         pytest.param(
             {"first_day": "2019-10-01", "last_day": "2019-09-01"},
-            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01. Nothing was started.",
+            "BACKFILL_LAST_DAY 2019-09-01 is before BACKFILL_FIRST_DAY 2019-10-01. Nothing was done.",
             id="a calendar that ends before it begins",
         ),
         pytest.param(
             {"spark_master": "local[2]", "spark_remote": "sc://host:1"},
-            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one. Nothing was started.",
+            "BACKFILL_SPARK_MASTER and BACKFILL_SPARK_REMOTE exclude each other: set one. Nothing was done.",
             id="a driver of its own and a server's",
         ),
         pytest.param(
             {"spark_remote": "host:15002"},
             "BACKFILL_SPARK_REMOTE is not allowed: String should match pattern '^sc://.+', for example "
-            "sc://host:15002. Nothing was started.",
+            "sc://host:15002. Nothing was done.",
             id="a server without its scheme",
         ),
         pytest.param(
             {"spark_remote": "sc://host:15002/;use_ssl=true;token=secret"},
             "BACKFILL_SPARK_REMOTE has a token, which logs and errors would show: take it out. A token is set by "
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was started.",
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was done.",
             id="a token where it would be shown",
         ),
         pytest.param(
             {"spark_remote": "sc://ada:secret@host:15002/;use_ssl=true;Token=secret"},
             "BACKFILL_SPARK_REMOTE has a user, a token, which logs and errors would show: take it out. A token is set by "
-            "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was started.",
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN. Nothing was done.",
             id="a password where it would be shown",
         ),
         pytest.param(
             {"spark_jars": "/nowhere/delta.jar"},
             "BACKFILL_SPARK_JARS='/nowhere/delta.jar' is not allowed: no such file: /nowhere/delta.jar, for example "
-            "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar. Nothing was started.",
+            "/jars/delta-spark_4.2_2.13-4.4.0.jar,/jars/delta-storage-4.4.0.jar. Nothing was done.",
             id="a jar that is not there",
         ),
     ],
@@ -62,7 +62,7 @@ def test_a_misspelt_setting_is_refused_with_the_one_that_is_meant(where, tmp_pat
         (tmp_path / ".env").write_text("BACKFILL_FISRT_DAY=2019-08-15\nOTHER=1\n")
     else:
         monkeypatch.setenv("BACKFILL_FISRT_DAY", "2019-08-15")
-    refused = "^BACKFILL_FISRT_DAY is not a setting. Nothing was started. Did you mean BACKFILL_FIRST_DAY"
+    refused = "^BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean BACKFILL_FIRST_DAY"
     with pytest.raises(SettingsError, match=refused):
         read_settings(tmp_path)
 
@@ -122,7 +122,7 @@ def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
         read_settings(**given)
     (name,) = given
     assert str(refused.value).startswith(f"{named} is not allowed: ")
-    assert f", for example {EXAMPLES[name]}. Nothing was started." in str(refused.value)
+    assert f", for example {EXAMPLES[name]}. Nothing was done." in str(refused.value)
 
 
 def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):
@@ -131,7 +131,7 @@ def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):
     with pytest.raises(SettingsError) as refused:
         read_settings()
     assert str(refused.value) == (
-        f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}. Nothing was started."
+        f"BACKFILL_SPARK_CONF is not allowed: it is not JSON, for example {example}. Nothing was done."
     )
 
 

@@ -37,15 +37,24 @@ def with_request(verb: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(verb)
     def call(**given: Any) -> None:
+        for name in flags:
+            _refuse_empty(given["ctx"], name, given[name])
         values = {name: given[name] for name in flags}
         values["spark_conf"] = dict(_setting(text) for text in values["spark_conf"] or [])
         values["partitions"] = days_in(values["partitions"])
         verb(**{name: given[name] for name in own}, request=RebuildRequest(**values))
 
-    both = own | flags
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    both = own | flags | {"ctx": context}
     call.__signature__ = inspect.Signature(list(both.values()))  # type: ignore[attr-defined]
     call.__annotations__ = {name: parameter.annotation for name, parameter in both.items()}
     return call
+
+
+def _refuse_empty(ctx: typer.Context, name: str, value: Any) -> None:
+    """UsageError for a flag that was given without a value, as of a variable that is not set: it would ask for everything."""
+    if value == "" and (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
+        raise UsageError(f"{flag(name)} has no value. Nothing was planned. Give one, or leave it out.")
 
 
 def _parameter(option: Any) -> inspect.Parameter:
@@ -82,5 +91,5 @@ def days_in(text: str) -> str:
     try:
         lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise UsageError(f"{text} is not UTF-8. Nothing was started. Save that list of days as UTF-8 text.") from None
+        raise UsageError(f"{text} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text.") from None
     return ",".join(line.strip().rstrip(",") for line in lines if line.strip())

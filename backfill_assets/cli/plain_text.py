@@ -20,5 +20,5 @@ def refuse_bytes() -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise UsageError(
-                f"The argument {argument!a} is not UTF-8. Nothing was started. Type it in a UTF-8 terminal."
+                f"The argument {argument!a} is not UTF-8. Nothing was done. Type it in a UTF-8 terminal."
             ) from None

@@ -31,11 +31,11 @@ def refuse_unkept(name: str, text: str) -> None:
     """UsageError for a text of a request that is not to be kept with every day of it: too long, or none that UTF-8 has."""
     if len(text) > LONGEST_TEXT:
         raise UsageError(
-            f"{name} has {len(text):,} characters, and is kept with every day that is built. Nothing was started. Give at most "
+            f"{name} has {len(text):,} characters, and is kept with every day that is built. Nothing was done. Give at most "
             f"{LONGEST_TEXT:,}."
         )
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise UsageError(f"{name} {text!a} is not UTF-8. Nothing was started. Give it as text.")
+        raise UsageError(f"{name} {text!a} is not UTF-8. Nothing was done. Give it as text.")
 
 
 def short(fingerprint: str) -> str:

@@ -96,7 +96,7 @@ def resolve_plan_id(plan_id: str, plans: Plans) -> str:
     if len(open_ids) == 1:
         return open_ids[0]
     if open_ids:
-        raise UsageError(f"Which plan? Open are {', '.join(open_ids)}. Nothing was started. Name one; see `backfill list`.")
+        raise UsageError(f"Which plan? Open are {', '.join(open_ids)}. Nothing was done. Name one; see `backfill list`.")
     states = {known: plans.state(known) for known in plans.ids()}
     ended = [known for known, state in states.items() if state != PLANNED]
     if ended:

@@ -148,7 +148,7 @@ def read(text: str | bytes, plan_id: str) -> Plan:
         contents: dict[str, Any] = json.loads(text)
         if contents["format"] != FORMAT:
             raise UsageError(
-                f"Plan {plan_id} was made by another version of this project. Nothing was started. {_GIVE_UP.format(plan_id)}"
+                f"Plan {plan_id} was made by another version of this project. Nothing was done. {_GIVE_UP.format(plan_id)}"
             )
         chunks = [
             Chunk(n, {t: [date.fromisoformat(d) for d in days] for t, days in chunk["days"].items()}, chunk["after"])
@@ -157,10 +157,9 @@ def read(text: str | bytes, plan_id: str) -> Plan:
         options = PlanOptions(**{"into": "live"} | contents["options"])
         plan = Plan(contents["code"], contents["reasons"], chunks, options, contents["repeat"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"Plan {plan_id} cannot be read. Nothing was started. {_GIVE_UP.format(plan_id)}") from None
+        raise UsageError(f"Plan {plan_id} cannot be read. Nothing was done. {_GIVE_UP.format(plan_id)}") from None
     if plan.id != plan_id:
         raise UsageError(
-            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was started. "
-            f"{_GIVE_UP.format(plan_id)}"
+            f"Plan {plan_id} was edited: its contents have another id ({plan.id}). Nothing was done. {_GIVE_UP.format(plan_id)}"
         )
     return plan

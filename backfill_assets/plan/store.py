@@ -67,7 +67,7 @@ class Plans:
         known = self.ids()
         if plan_id not in known:
             plans = f"Its plans are {', '.join(known)}" if known else "It has none yet: `backfill plan` makes one"
-            raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was started. {plans}.")
+            raise UsageError(f"There is no plan {plan_id} in this lake. Nothing was done. {plans}.")
 
     def full_id(self, beginning: str) -> str:
         """The id that begins so; UsageError if none does, or several do, or nothing is named."""
@@ -75,7 +75,7 @@ class Plans:
             raise UsageError("Which plan? Nothing was done. Name one; `backfill list` shows them.")
         matching = [plan_id for plan_id in self.ids() if plan_id.startswith(beginning)]
         if len(matching) > 1:
-            raise UsageError(f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was started. Type more of it.")
+            raise UsageError(f"Which plan? {', '.join(matching)} begin with {beginning}. Nothing was done. Type more of it.")
         self.refuse_unknown(matching[0] if matching else beginning)
         return matching[0]
 
@@ -143,7 +143,7 @@ class Plans:
             return Event(datetime.fromisoformat(event["at"]), event["kind"], event["facts"])
         except (ValueError, KeyError, TypeError):
             raise UsageError(
-                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read. Nothing was started. Delete that file: it says "
+                f"{Paths(self.root).plans}/{plan_id}/{file} cannot be read. Nothing was done. Delete that file: it says "
                 "only when and by whom a plan was started or ended."
             ) from None
 

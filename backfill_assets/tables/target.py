@@ -33,7 +33,7 @@ def _named(part: str, tables: Sequence[Table]) -> set[str]:
     if not how or not matching:
         names = [table.name for table in tables]
         raise UsageError(
-            f"There is no table {part}.{did_you_mean(part.strip('+'), names)} Nothing was started. The tables are "
+            f"There is no table {part}.{did_you_mean(part.strip('+'), names)} Nothing was done. The tables are "
             f"{', '.join(names)}. "
             "Patterns work too: raw/*, +NAME with what is upstream, NAME+ with what is downstream, group:raw."
         )

@@ -49,7 +49,7 @@ def backfill(*arguments: str, home: Path, **settings: str) -> Done:
 def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path):
     done = backfill("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
     assert (done.returncode, done.stderr) == (
-        2, "backfill: The argument '\\udcfc' is not UTF-8. Nothing was started. Type it in a UTF-8 terminal.\n",
+        2, "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a UTF-8 terminal.\n",
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
     done = backfill("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was started. Did you mean ")
+    assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean ")
 
 
 def test_where_no_servers_run_none_are_stopped(tmp_path):

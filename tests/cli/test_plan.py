@@ -109,6 +109,14 @@ def test_a_file_to_accept_is_one_that_a_planned_day_has(tmp_path, two_files, acc
     assert not (tmp_path / "lake").exists()
 
 
+@pytest.mark.parametrize("arguments", [("--target", ""), ("--target=", "--force"), ("--only", "")], ids=" ".join)
+def test_a_flag_without_a_value_does_not_ask_for_everything(tmp_path, arguments):
+    done = asked("--partitions", "2019-09-03", *arguments, home=tmp_path)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == (f"{arguments[0].rstrip('=')} has no value. Nothing was planned. Give one, or leave it out.")
+    assert not (tmp_path / "lake").exists()
+
+
 def test_nothing_is_accepted_without_a_reason(tmp_path):
     done = asked(
         "--partitions", "2019-09-03", "--target", "raw/rejected_lines", "--accept", "a.jsonl", "--reason", " ", home=tmp_path
@@ -147,7 +155,7 @@ def test_days_are_read_from_a_list_in_utf_8_with_its_mark_or_without(tmp_path, e
     (listed := tmp_path / "days.txt").write_text("2019-09-03\n2019-09-04\n", encoding=encoding)
     done = asked("--partitions", str(listed), "--json", home=tmp_path)
     if encoding == "utf-16":
-        assert str(done.exception) == f"{listed} is not UTF-8. Nothing was started. Save that list of days as UTF-8 text."
+        assert str(done.exception) == f"{listed} is not UTF-8. Nothing was planned. Save that list of days as UTF-8 text."
     else:
         assert list(json.loads(done.stdout)["plan"]["reasons"]["raw/rejected_lines"]) == ["2019-09-03", "2019-09-04"]
 

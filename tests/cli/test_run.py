@@ -75,7 +75,7 @@ def plans(tmp_path) -> Plans:
 def test_a_plan_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     plan = planned(tmp_path)
     assert refused("run", "c0ffee", home=tmp_path) == (
-        2, f"There is no plan c0ffee in this lake. Nothing was started. Its plans are {plan}.",
+        2, f"There is no plan c0ffee in this lake. Nothing was done. Its plans are {plan}.",
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_the_beginning_of_an_id_names_a_plan_as_long_as_no_other_begins_so(tmp_p
     assert json.loads(backfill("show", plan[:8], "--json", home=tmp_path).stdout)["plan"] == plan
     (tmp_path / "lake" / "_plans" / f"{plan[:8]}0000.json").write_text("{}")
     code, said = refused("show", plan[:8], home=tmp_path)
-    assert (code, f"begin with {plan[:8]}. Nothing was started. Type more of it." in said, other in said) == (2, True, False)
+    assert (code, f"begin with {plan[:8]}. Nothing was done. Type more of it." in said, other in said) == (2, True, False)
 
 
 def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
@@ -184,7 +184,7 @@ def test_a_verb_without_a_plan_refuses_to_guess(tmp_path, plans, verb):
         started(plans, reason)
     code, said = refused(verb, home=tmp_path)
     assert (code, said) == (
-        2, f"Which plan? Open are {', '.join(plans.ids())}. Nothing was started. Name one; see `backfill list`.",
+        2, f"Which plan? Open are {', '.join(plans.ids())}. Nothing was done. Name one; see `backfill list`.",
     )  # fmt: skip
 
 

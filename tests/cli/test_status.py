@@ -196,7 +196,7 @@ def test_a_day_a_run_is_at_work_on_is_running_whatever_else_is_known_of_it(home)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--target", "raw/nothing"], "There is no table raw/nothing. Nothing was started. The tables are raw/rejected_lines,"),
+        (["--target", "raw/nothing"], "There is no table raw/nothing. Nothing was done. The tables are raw/rejected_lines,"),
         (["--partitions", "2019-08-19"], "2019-08-19 is outside the calendar, which runs from 2019-08-15 to 2019-08-18."),
         (["--partitions", "2019-08-17..2019-08-16"], "The range 2019-08-17..2019-08-16 is reversed"),
         (["--why", NAME, "yesterday"], "'yesterday' is not a day."),

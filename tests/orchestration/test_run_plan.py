@@ -111,7 +111,7 @@ def test_a_plan_that_is_given_up_meanwhile_ends_the_run_that_carries_it_out(offi
 
 
 def test_an_unknown_plan_is_refused_and_the_known_ones_are_named(office):
-    assert "There is no plan aaaabbbbcccc in this lake. Nothing was started. It has none yet" in failure(
+    assert "There is no plan aaaabbbbcccc in this lake. Nothing was done. It has none yet" in failure(
         office.launch("run_plan", plan="aaaabbbbcccc")
     )
 

@@ -57,7 +57,7 @@ def test_an_edited_plan_is_refused_by_its_id():
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"code": 1}'], ids=["nothing", "a list", "no keys", "a number"])
 def test_a_plan_that_is_none_is_refused(text):
-    with pytest.raises(UsageError, match=r"Plan abc cannot be read\. Nothing was started\."):
+    with pytest.raises(UsageError, match=r"Plan abc cannot be read\. Nothing was done\."):
         read(text, "abc")
 
 
@@ -101,6 +101,6 @@ def test_a_plan_of_another_version_of_the_project_is_not_called_edited():
     text = plan().contents().replace(f'"format": {FORMAT}', '"format": 0')
     with pytest.raises(
         UsageError,
-        match=r"was made by another version of this project\. Nothing was started\. `backfill cancel .*` gives it up",
+        match=r"was made by another version of this project\. Nothing was done\. `backfill cancel .*` gives it up",
     ):
         read(text, plan().id)

@@ -57,7 +57,7 @@ def test_an_event_that_cannot_be_read_names_its_file_and_other_files_are_passed_
     (event,) = [file for file in (tmp_path / "lake/_plans/abc").iterdir() if file.name != "notes.json"]
     assert [e.kind for e in plans.events("abc")] == ["started"]
     event.write_text("")
-    with pytest.raises(UsageError, match=rf"{event.name} cannot be read\. Nothing was started\. Delete that file"):
+    with pytest.raises(UsageError, match=rf"{event.name} cannot be read\. Nothing was done\. Delete that file"):
         plans.events("abc")
 
 
@@ -69,10 +69,10 @@ def test_half_written_plans_are_not_listed(plans, tmp_path):
 
 
 def test_a_plan_that_is_not_there_is_refused_naming_those_that_are(plans):
-    with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was started\. It has none yet"):
+    with pytest.raises(UsageError, match=r"There is no plan abc in this lake\. Nothing was done\. It has none yet"):
         plans.read("abc")
     plans.keep(plan())
-    only = rf"There is no plan abc in this lake\. Nothing was started\. Its plans are {plan().id}\."
+    only = rf"There is no plan abc in this lake\. Nothing was done\. Its plans are {plan().id}\."
     with pytest.raises(UsageError, match=only):
         plans.read("abc")
 
