@@ -99,6 +99,8 @@ class AsInMemory(RuleBasedStateMachine):
         """What is published already is given to another channel, or stays where it is."""
         model, files = self.model, self.site.files()
         plan = data.draw(st.sampled_from([each for each in self.published if each.id not in model.rolled_back]))
+        if model.channels.get(channel, -1) < model.first[plan.id]:  # what live has besides, is released first
+            model.release_live()
         others = model.missing(channel) - {plan.id}
         with_others = tuple(others) if together else ()
         publication = Publication(plan, self.site.workspace, "ada", together_with=with_others)
