@@ -15,6 +15,7 @@ from backfill_assets.plan.events import in_words
 from backfill_assets.plan.half_done import finishing
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans
+from backfill_assets.rebuild.cancellation import Canceller
 from backfill_assets.rebuild.launch import utc_now
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.settings import read_settings
@@ -35,7 +36,7 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
         raise UsageError(f"{half}, or take it back: `backfill rollback {plan_id}`.")
     plans.note(plan_id, "cancelled", utc_now(), who=getpass.getuser())
     runs = state in (OPEN, "cancelled")  # of one that was cancelled, runs may have been left when the server was gone
-    cancelled = _cancel_running(plan_id, dagster_of(settings), sleep) if runs else []
+    cancelled = cancel_running(plan_id, dagster_of(settings), sleep) if runs else []
     if as_json:
         print(json.dumps({"plan": plan_id, "ending": "cancelled", "cancelled": [launched.id for launched in cancelled]}))
     elif not runs:
@@ -49,23 +50,20 @@ def run(plan_id: str, *, as_json: bool, sleep: Callable[[float], None] = time.sl
     return 0
 
 
-def _cancel_running(plan_id: str, dagster: Dagster, sleep: Callable[[float], None]) -> list[Launched]:
+def cancel_running(plan_id: str, dagster: Dagster, sleep: Callable[[float], None]) -> list[Launched]:
     """Cancel every running chunk of the plan and wait until it has ended; what was running."""
 
+    canceller = Canceller(dagster)
+
     def running() -> list[Launched]:
-        return [launched for launched in dagster.launched({tags.PLAN: plan_id}) if not launched.is_over]
+        launched = [each for each in dagster.launched({tags.PLAN: plan_id}) if not each.is_over]
+        canceller.cancel(launched)
+        return launched
 
     try:
-        cancelled = running()
-        for launched in cancelled:
-            try:
-                dagster.cancel(launched)
-            except UsageError:
-                if launched.id in {each.id for each in running()}:  # it has not just ended by itself
-                    raise
         still_running = retry_if_result(bool)
         Retrying(stop=stop_after_delay(TIMEOUT_S), wait=wait_fixed(1), retry=still_running, sleep=sleep)(running)
-        return cancelled
+        return list(canceller.seen.values())
     except RetryError:
         raise ServiceUnavailable(
             f"Runs of plan {plan_id} have not ended within {TIMEOUT_S} s. Nothing more of it is launched. Does the "

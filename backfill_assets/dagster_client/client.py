@@ -132,12 +132,16 @@ class Dagster:
         of_it = {"runIds": [launched.id]} if launched.is_run else {"tags": tag_list({"dagster/backfill": launched.id})}
         return list(payload(self.ask(documents.RUNS, {"filter": of_it})["runsOrError"])["results"])
 
-    def cancel(self, launched: Launched) -> None:
-        """Launch no more runs of a backfill, and terminate those that are running; or terminate the run."""
-        if launched.is_run:
-            payload(self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"])
-        else:
+    def cancel(self, launched: Launched) -> bool:
+        """Launch no more runs of a backfill, and terminate those that are running; or terminate the run.
+
+        False if Dagster does not terminate the run now: it is just being started, is ending, or has ended.
+        """
+        if not launched.is_run:
             payload(self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"])
+            return True
+        answer = self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"]
+        return answer["__typename"] != "TerminateRunFailure" and bool(payload(answer))
 
     def unfinished(self, tables: Collection[str]) -> list[str]:
         """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""

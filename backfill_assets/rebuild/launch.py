@@ -7,7 +7,6 @@ processed, is requested again.
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -17,7 +16,7 @@ from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import TIMEOUT_S, Dagster
 from backfill_assets.dagster_client.launched import RUN_FINISHED, Launched
 from backfill_assets.dagster_client.loaded_table import shadow_asset, step_of
-from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
+from backfill_assets.errors import AnswerLost, ServiceUnavailable
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import REQUESTED, Plans
 from backfill_assets.rebuild.other_servers import refuse_other_servers
@@ -112,11 +111,6 @@ class Launcher:
     def cancellations(self) -> int:
         """How often this plan was cancelled. Counted, since the clock of the host it was cancelled on may be slow."""
         return len(self.plans.events(self.plan.id, "cancelled"))
-
-    def cancel(self, launched: Launched) -> None:
-        """Cancel what was launched, unless it has just ended by itself, or was cancelled."""
-        with suppress(UsageError):
-            self.dagster.cancel(launched)
 
     def launched(self) -> list[Launched]:
         """Everything that was launched for this plan and that Dagster knows, newest first."""

@@ -25,9 +25,10 @@ def _cells_otherwise(line: str, delimiter: str) -> list[str]:
         match = _cell(delimiter).match(line, at)
         assert match, "any text is a cell"
         inner, behind = match["inner"], match["behind"]
-        if inner or match["closed"]:
+        if inner or behind or match["closed"] is not None:
             text = inner.replace('""', '"')
-            cells.append(f'"{text}"{behind}' if behind else text)
+            # Its parser adds a quote at the end of the line where one is the second character behind blanks.
+            cells.append(f'"{text}"{behind}{match["again"] or ""}' if behind else text)
         else:
             cells.append(match[0])
         at = match.end() + 1
@@ -38,6 +39,7 @@ def _cells_otherwise(line: str, delimiter: str) -> list[str]:
 @cache
 def _cell(delimiter: str) -> re.Pattern[str]:
     other = f"[^{re.escape(delimiter)}]"
-    blanks = f"(?:(?!{re.escape(delimiter)})[\\x00-\\x20])*"
-    closed = f'"(?P<inner>(?:[^"]|"")*+)(?:(?P<closed>"){blanks}(?={re.escape(delimiter)}|$)|"(?P<behind>{other}+)|$)'
-    return re.compile(f"{closed}|{other}*", re.DOTALL)
+    blank = f"(?:(?!{re.escape(delimiter)})[\\x00-\\x20])"
+    added = f'(?:(?={blank}++[^"{re.escape(delimiter)}](?P<again>"){other}*$))?'
+    end = f'"(?:(?P<closed>){blank}*(?={re.escape(delimiter)}|$)|{added}(?P<behind>{other}+))|$'
+    return re.compile(f'"(?P<inner>(?:[^"]|"")*+)(?:{end})|{other}*', re.DOTALL)

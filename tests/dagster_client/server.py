@@ -51,7 +51,7 @@ class Server:
     fail at a step and leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`:
     requests that find no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
     `serves`: another lake than the one that commands work on; `lacks`: tables that it has not loaded. `days_per_run`: more than
-    these are launched as a backfill.
+    these are launched as a backfill. `starting`: how many requests to terminate a run come while it is being started.
     """
 
     graph: Graph
@@ -68,6 +68,7 @@ class Server:
     serves: str = ""
     lacks: Collection[str] = ()
     days_per_run: int = 1000
+    starting: int = 0
     code: dict[str, str] = field(default_factory=dict)
     record: Latest = field(default_factory=Latest)
     launched: list[Launch] = field(default_factory=list)
@@ -163,6 +164,9 @@ class Server:
             return {"runsOrError": {"__typename": "Runs", "results": runs}}
         if query in (documents.CANCEL_BACKFILL, documents.CANCEL_RUN):
             assert launch.is_run == (query == documents.CANCEL_RUN)
+            if launch.is_run and self.starting:
+                self.starting -= 1
+                return {"terminateRun": {"__typename": "TerminateRunFailure", "message": "due to having status STARTING."}}
             launch.status = "CANCELED"
             return {"terminateRun" if launch.is_run else "cancelPartitionBackfill": {"__typename": "Success"}}
         assert query == documents.FAILURES, query

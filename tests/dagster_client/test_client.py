@@ -129,9 +129,15 @@ def test_an_error_in_the_answer_is_a_refusal():
         dagster.launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
 
 
-def test_a_run_that_cannot_be_terminated_is_said_to_go_on():
-    dagster = answering({"data": {"terminateRun": {"__typename": "TerminateRunFailure", "message": "Unable to terminate r1"}}})
-    with pytest.raises(UsageError, match=r"\(TerminateRunFailure\): Unable to terminate r1"):
+@pytest.mark.parametrize(("kind", "terminated"), [("TerminateRunFailure", False), ("TerminateRunSuccess", True)])
+def test_a_run_that_is_just_being_started_is_not_terminated_which_is_no_refusal(kind, terminated):
+    dagster = answering({"data": {"terminateRun": {"__typename": kind, "message": "due to having status STARTING"}}})
+    assert dagster.cancel(Launched("r1", is_run=True)) is terminated
+
+
+def test_who_may_not_terminate_runs_is_refused():
+    dagster = answering({"data": {"terminateRun": {"__typename": "UnauthorizedError", "message": "read only"}}})
+    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
         dagster.cancel(Launched("r1", is_run=True))
 
 

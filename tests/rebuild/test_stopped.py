@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from backfill_assets.cli.cancel import cancel_running
 from backfill_assets.plan.progress import Ending, Stop
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
@@ -26,10 +27,15 @@ class CancelledLate(Server):
         return launch
 
 
-@pytest.mark.parametrize("days_per_run", [1000, 1], ids=["as a run", "as a backfill"])
-def test_what_is_launched_while_its_plan_is_cancelled_is_cancelled_too_and_nothing_is_launched_after_it(tmp_path, days_per_run):
+@pytest.mark.parametrize(
+    ("days_per_run", "starting"), [(1000, 0), (1, 0), (1000, 2)], ids=["as a run", "as a backfill", "as a run that is starting"]
+)
+def test_what_is_launched_while_its_plan_is_cancelled_is_cancelled_too_and_nothing_is_launched_after_it(
+    tmp_path, days_per_run, starting
+):
     """`backfill cancel` sees only what Dagster has by then; several chunks may be launched one after the other."""
-    server = CancelledLate(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=3, days_per_run=days_per_run)
+    graph = Graph(SHAPES["chain"], CALENDAR)
+    server = CancelledLate(graph, tmp_path, polls_needed=9, days_per_run=days_per_run, starting=starting)
     end = ended(server.rebuild(server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=4))))
     assert end.ending == Ending.CANCELLED
     assert ([launch.status for launch in server.launched], sum(server.built.values())) == (["CANCELED"], 0)
@@ -60,6 +66,17 @@ def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
     )
     said = [line for line in ending_lines(end) if line.startswith(f"Plan {end.plan.id}: ")]
     assert [line.partition("Stopped: ")[2] for line in said] == ["Cancel it, then plan again."]
+
+
+def test_a_run_that_is_just_being_started_is_cancelled_as_soon_as_it_is_and_everything_is_said_to_have_ended(tmp_path):
+    server = Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=100, starting=3)
+    plan = server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=2))
+    rebuild = server.rebuild(plan)
+    next(rebuild.run())
+    assert [launch.status for launch in server.launched] == ["REQUESTED", "REQUESTED"]
+    ended_now = cancel_running(plan.id, server.dagster, server.sleep)
+    assert ({launched.id for launched in ended_now}, server.starting) == ({"r1", "r2"}, 0)
+    assert [launch.status for launch in server.launched] == ["CANCELED", "CANCELED"]
 
 
 def test_of_a_day_with_rows_that_broke_a_rule_it_is_said_what_shows_them(tmp_path):

@@ -16,7 +16,7 @@ LINES = [
     "a,b,c", "a,,c", ",,", "a,b", "a,b,c,d", " a , b , c ", 'a,"6 inch pipe,x', 'a,x,"6 inch', 'a,x,"6 "" inch', 'a,x,"',
     'a,"x"y,c', 'a,"x,y"z,c', 'a,"x,y"z"w,c', 'a, "x",c', 'a,"x" ,c', 'a,"x""y",c', 'a,"x""y"z,c', 'a,"",c', 'a,x"y,c',
     '"a,b","c"",d",e', 'a,"b"",c,d', 'a,"b\\"c",d', '"a,b,c', 'a,"b,"c",d', 'a,"  ",c', 'a,"""",c', 'a,""x"",c', '""',
-    '"a"b"c,d",e,f', 'a,"b""c,d',
+    '"a"b"c,d",e,f', 'a,"b""c,d', 'a,b," " a"', 'a,"" b"x', 'a,b," "  ""', 'a,b,"x" y"', 'a," " a",c', 'a,b,"" a" ',
 ]  # fmt: skip
 
 
