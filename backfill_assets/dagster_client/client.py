@@ -133,10 +133,8 @@ class Dagster:
         return list(payload(self.ask(documents.RUNS, {"filter": of_it})["runsOrError"])["results"])
 
     def cancel(self, launched: Launched) -> bool:
-        """Launch no more runs of a backfill, and terminate those that are running; or terminate the run.
-
-        False if Dagster does not terminate the run now: it is just being started, is ending, or has ended.
-        """
+        """Launch no more runs of a backfill, and terminate those that are running; or terminate the run. False if Dagster does
+        not terminate it now: it is just being started, is ending, or has ended."""
         if not launched.is_run:
             payload(self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"])
             return True

@@ -1,6 +1,7 @@
 """The upkeep of a lake: releases that nobody can go back to are retired, then each table is looked after. No Spark.
 
-A file is removed only if no kept release, no open shadow, no version of the rollback window and no step at work can need it.
+A file is removed only if no kept release, no open shadow, no version of the rollback window, no step at work and no day that
+is to be put back can need it.
 A maintenance that was killed is done by the next one: each act is whole by itself, and what it leaves is looked at again.
 """
 
@@ -94,7 +95,7 @@ def _each(
         for version in release.tables.values():
             versions.setdefault(version.path, set()).add(version)
     keeping = Keeping(root, at.since, at.young, versions, shadow_versions(root))
-    records = Keeping(root, at.young, at.young, compacted=False)  # of which nobody reads an earlier version
+    records = Keeping(root, at.young, at.young, has_days=False)  # of which nobody reads an earlier version
     return [act(records if name.startswith("_") else keeping, name) for name in names]
 
 

@@ -5,9 +5,9 @@ one has and what commits since then have added or removed: so the log of that ti
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -15,9 +15,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
+from backfill_assets.calendar import ranges
 from backfill_assets.errors import TableUnreadable
 from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.paths import files_in
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.rewritten import rewritten
+from backfill_assets.lake.table_state import day_files
 
 
 class Need(StrEnum):
@@ -27,6 +31,7 @@ class Need(StrEnum):
     WINDOW = "the rollback window"
     RELEASE = "kept releases"
     SHADOW = "open shadows"
+    PUT_BACK = "days to be put back"  # somebody else wrote to them: `backfill reconcile --restore` commits these files again
     YOUNG = "too young"  # it may be of a step that has not committed it yet
     RUNNING = "a step at work on the table"
 
@@ -40,20 +45,46 @@ class Window:
 
 
 def needed_files(
-    table: DeltaTable, folder: str, since: datetime, releases: Collection[int], shadows: Collection[int]
+    table: DeltaTable,
+    folder: str,
+    since: datetime,
+    releases: Collection[int],
+    shadows: Collection[int],
+    accepted: Collection[Build] = (),
 ) -> dict[str, Need]:
     """Each file, by its path below the folder of `table`, that is needed.
 
-    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these name, -1 for no table. Raises
-    TableUnreadable if the log of one of them cannot be read: what it needs is not known then.
+    `since`: when the rollback window begins; `releases` and `shadows`: the versions that these name, -1 for no table;
+    `accepted`: the builds whose rows the table should hold. Raises TableUnreadable if the log of one of these versions cannot
+    be read: what it needs is not known then.
     """
     needed = dict.fromkeys(_paths(table), Need.NEWEST)
     window = window_files(folder, int(table.version()), since)
     needed |= {path: Need.WINDOW for path in window.paths if path not in needed}
     for need, versions in ((Need.RELEASE, releases), (Need.SHADOW, shadows)):
         for version in sorted(version for version in versions if 0 <= version < window.first):
-            needed |= {path: need for path in _paths_at(folder, version) if path not in needed}
+            needed |= {path: need for path in _paths(_at(folder, version)) if path not in needed}
+    for path in _files_to_put_back(folder, accepted, window.first):
+        needed.setdefault(path, Need.PUT_BACK)
     return needed
+
+
+def _files_to_put_back(folder: str, accepted: Collection[Build], before: int) -> Iterator[str]:
+    """The files of accepted days that somebody else wrote to since, of builds from before a version."""
+    builds, days = {build.day: build for build in accepted}, dict[int, list[date]]()
+    for day in rewritten(folder, accepted):
+        if 0 <= (version := builds[day].delta_version) < before:
+            days.setdefault(version, []).append(day)
+    for version, of_version in days.items():
+        try:
+            files = list(day_files(_at(folder, version), of_version))
+        except TableUnreadable as error:
+            raise TableUnreadable(
+                f"Somebody else wrote to {ranges(of_version)}, and the log does not show which files were accepted. Nothing "
+                f"was removed. Restore the log from a copy, or build these days again. {error}"
+            ) from None
+        for _, path, _ in files:
+            yield from _spellings(path)
 
 
 def window_files(folder: str, newest: int, since: datetime) -> Window:
@@ -109,11 +140,11 @@ def _changed_by(store: FileSystem, folder: str, commit: str) -> Iterator[str]:
                 yield from _spellings(action[kind]["path"])
 
 
-def _paths_at(folder: str, version: int) -> Iterable[str]:
+def _at(folder: str, version: int) -> DeltaTable:
     table = open_table(folder, version)
     if table is None:  # so the library says of some logs that do not reach back to the version
         raise TableUnreadable(f"The log of the Delta table {folder} does not have version {version} (any more).")
-    return _paths(table)
+    return table
 
 
 def _paths(table: DeltaTable) -> Iterator[str]:

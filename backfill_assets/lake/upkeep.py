@@ -18,6 +18,8 @@ from deltalake.exceptions import DeltaError
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.deletion_vectors import with_deletion_vectors
 from backfill_assets.lake.delta_table import open_table, table_to_write
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.needed_files import Need, data_files_in, is_younger, needed_files
 from backfill_assets.lake.paths import Paths, files_in
@@ -31,14 +33,15 @@ MANY_FILES, SMALL_BYTES, TARGET_BYTES = 8, 32 * 2**20, 128 * 2**20
 @dataclass(frozen=True)
 class Keeping:
     """What stays in the lake at `root`: all that any version since `since` has, what is younger than `young`, and the versions
-    by table that `releases` and `shadows` name. Tables that are `compacted` have days."""
+    by table that `releases` and `shadows` name. Of tables that have days (`has_days`), which are compacted, the accepted
+    files of those that somebody else wrote to stay too."""
 
     root: str
     since: datetime
     young: datetime
     releases: Mapping[str, Collection[TableVersion]] = field(default_factory=dict)
     shadows: Mapping[str, Collection[int]] = field(default_factory=dict)
-    compacted: bool = True
+    has_days: bool = True
 
     def released(self, name: str, table_id: str) -> set[int]:
         """The versions of a table that releases name; not those of one that lay there before it was made anew."""
@@ -97,14 +100,15 @@ def _decide(keeping: Keeping, name: str) -> TableUpkeep:
     if table is None:
         return TableUpkeep(name, len(files), problem=f"There is no table in {folder}." if files else "")
     released = keeping.released(name, str(table.metadata().id))
-    needed = needed_files(table, folder, keeping.since, released, keeping.shadows.get(name, ()))
+    accepted = latest(Ledger(keeping.root), {name: None}).accepted if keeping.has_days else {}
+    needed = needed_files(table, folder, keeping.since, released, keeping.shadows.get(name, ()), accepted.values())
     # Only now: a step that ended before has committed its files, and one that begins later writes young ones.
     running = any(table_name == name for table_name, _ in running_steps(keeping.root))
     other = Need.RUNNING if running else None
     reasons = [needed.get(info.path) or (Need.YOUNG if is_younger(info, keeping.young) else other) for info in files]
     removed = {info.path: int(info.size or 0) for info, need in zip(files, reasons, strict=True) if need is None}
     kept = {need: reasons.count(need) for need in Need if need in reasons}
-    days = small_files(table) if keeping.compacted else {}
+    days = small_files(table) if keeping.has_days else {}
     return TableUpkeep(name, len(files), sum(info.size or 0 for info in files), days, removed, kept)
 
 

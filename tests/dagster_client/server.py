@@ -154,12 +154,8 @@ class Server:
             ended = self.killed.get(launch.number, launch.steps)
             steps = [{"stepKey": key, "status": status} for table, key in launch.steps.items() if table in ended]
             tagged = [INTERRUPTED] if launch.number in self.interrupted else []
-            run = {
-                "runId": launch.run_id,
-                "status": launch.status if launch.is_run else launch.run,
-                "tags": tagged,
-                "stepStats": steps,
-            }
+            state = launch.status if launch.is_run else launch.run
+            run = {"runId": launch.run_id, "status": state, "tags": tagged, "stepStats": steps}
             runs = [] if launch.status == "REQUESTED" and not launch.is_run else [run]
             return {"runsOrError": {"__typename": "Runs", "results": runs}}
         if query in (documents.CANCEL_BACKFILL, documents.CANCEL_RUN):

@@ -18,6 +18,7 @@ from backfill_assets.lake.retirement import ALWAYS_KEPT
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import Base
 from backfill_assets.publish.decision import Kind
+from backfill_assets.reconcile.put_back import put_back
 from tests.lake.maintained import WINDOW, age, contents, later, of_table, on_disk, release, run, values_of
 from tests.publish.site import DAYS, A, B, Site
 
@@ -167,3 +168,47 @@ def test_files_that_were_never_committed_go_once_no_step_can_commit_them(site, a
     with mark_running(str(site.root), RunningStep(A.name, [FIRST] if running else [], "r")):
         run(site)
     assert (beside / "part-0.parquet").exists() == stays
+
+
+@pytest.mark.parametrize("how", ["update", "delete", "write"])
+def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that_was(site, how):
+    """Of a day whose source is gone, its accepted files are the only rows there are."""
+    accepted, before = site.files(), site.values()
+    table, other = DeltaTable(str(site.root / A.name)), pa.table({"n": [9], "day": [SECOND]})
+    match how:
+        case "update":
+            table.update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
+        case "delete":
+            table.delete(f"day = '{SECOND}'")
+        case _:
+            write_deltalake(
+                table, other.cast(pa.schema(table.schema().to_arrow())), mode="overwrite", predicate=f"day = '{SECOND}'"
+            )
+    age(site, 200)
+    done = of_table(run(site))
+    assert (done.problem, done.kept[Need.PUT_BACK], accepted[SECOND] <= on_disk(site)) == ("", len(accepted[SECOND]), True)
+    assert list(put_back(A, site.workspace.lake, "ada").happened) == [SECOND]
+    assert (site.values(), site.files()) == (before, accepted)
+
+
+def test_once_a_day_that_somebody_else_wrote_to_is_built_again_its_earlier_files_go(site):
+    earlier = site.files()[SECOND]
+    DeltaTable(str(site.root / A.name)).delete(f"day = '{SECOND}'")
+    site.write({SECOND: 5})
+    age(site, 200)
+    assert (of_table(run(site)).problem, earlier & on_disk(site)) == ("", set())
+
+
+def test_while_the_log_does_not_show_the_accepted_files_of_such_a_day_nothing_is_removed_and_said(site):
+    folder = site.root / A.name
+    site.write({SECOND: 5})
+    DeltaTable(str(folder)).delete(f"day = '{SECOND}'")
+    age(site, 200)
+    before, (commit, *_) = on_disk(site), sorted((folder / "_delta_log").glob("*.json"))
+    DeltaTable(str(folder)).create_checkpoint()
+    commit.rename(folder / "away.json")
+    done = of_table(run(site))
+    assert done.problem.startswith(f"Somebody else wrote to {SECOND}, and the log does not show which files were accepted. ")
+    assert on_disk(site) == before
+    (folder / "away.json").rename(commit)
+    assert of_table(run(site)).problem == ""

@@ -19,6 +19,7 @@ from backfill_assets.lake.shadow_base import Base
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.live import live_tables
+from backfill_assets.reconcile.put_back import put_back
 from tests.lake.maintained import WINDOW, later, of_table, on_disk, values_of, write_in_many_files
 from tests.publish.site import DAYS, A, Site
 
@@ -38,6 +39,8 @@ class Years(RuleBasedStateMachine):
         self.released: dict[int, tuple[Release, dict[date, int]]] = {}
         self.plans: list[tuple[Plan, date, datetime, int]] = []
         self.shadow: int | None = None
+        # Of the last day, which no plan has: its accepted files, where somebody else has removed its rows since.
+        self.to_put_back = set[str]()
         self.write(DAYS[0], 1)
 
     def teardown(self) -> None:
@@ -63,6 +66,25 @@ class Years(RuleBasedStateMachine):
     @rule(at=days)
     def write_many_files(self, at: date) -> None:
         write_in_many_files(self.site, at)
+        self.note()
+
+    @rule(value=values)
+    def last_day_is_built(self, value: int) -> None:
+        self.write(DAYS[3], value)
+        self.to_put_back = set()
+
+    @rule()
+    def somebody_else_removes_the_rows_of_the_last_day(self) -> None:
+        if DAYS[3] in self.site.values():
+            self.to_put_back = self.site.files()[DAYS[3]]
+            DeltaTable(str(self.site.root / A.name)).delete(f"day = '{DAYS[3]}'")
+            self.note()
+
+    @rule()
+    def what_somebody_else_removed_is_put_back(self) -> None:
+        assert set(put_back(A, self.site.workspace.lake, "ada").happened) == ({DAYS[3]} if self.to_put_back else set())
+        assert self.to_put_back <= self.site.files().get(DAYS[3], set())
+        self.to_put_back = set()
         self.note()
 
     @rule(at=days, value=values)
@@ -131,12 +153,13 @@ class Years(RuleBasedStateMachine):
             assert values_of(self.site, number) == self.released[number][1]
 
     def needed(self) -> set[str]:
-        """The files of every version that stood at any time in the window, is kept by a release or read by the shadow."""
+        """The files of every version that stood at any time in the window, is kept by a release or read by the shadow,
+        and those to be put back."""
         since, ends = self.now - timedelta(days=WINDOW), [at for at, _ in self.versions[1:]]
         wanted = {n for n in range(len(self.versions)) if n >= len(ends) or ends[n] >= since}
         wanted |= {release.tables[A.name].version for n, (release, _) in self.released.items() if n not in self.retired}
         wanted |= set() if self.shadow is None else {self.shadow}
-        return {path for n in wanted for path in self.versions[n][1]}
+        return self.to_put_back | {path for n in wanted for path in self.versions[n][1]}
 
 
 TestYears = Years.TestCase
