@@ -17,7 +17,7 @@ as_of, leaks                              joins to requests the latest rows know
 DriftThresholds                           how far a column of a rebuild may be from live
 reconciliation, Reconciled, consumer      what tables promise together, checked before a rebuild is published
 read, open_release, Release               a table as a release has it, without Spark or with it
-models_by_day, load_model                 a table of models of pyspark.ml (models/fit.py), and one of them as a release has it
+models, load_model                        what a table of models is declared with; one of them as a release has it
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagster import Definitions
 
+    from backfill_assets import models
     from backfill_assets.lake.release import Release
-    from backfill_assets.models.fit import models_by_day
     from backfill_assets.models.load import load_model
     from backfill_assets.point_in_time.as_of import as_of
     from backfill_assets.point_in_time.leaks import leaks
@@ -59,7 +59,7 @@ __all__ = [
     "Archive", "Consumer", "Csv", "DeltaSource", "DriftThresholds", "HttpSource", "JsonLines", "Kafka", "Landing",
     "LandingArea", "OpenMeteo", "Parquet", "PostgresTable", "Reader", "Reconciled", "Reconciliation", "Release", "SliceDays",
     "Source", "Table", "TwoFlows", "as_of", "consumer", "definitions", "field", "itself", "leaks", "load_model",
-    "models_by_day", "open_release", "read",
+    "models", "open_release", "read",
     "reconciliation", "rules", "same_day", "table", "window",
 ]  # fmt: skip
 
@@ -92,7 +92,7 @@ _MODULES = {
     "itself": "tables.windows",
     "leaks": "point_in_time.leaks",
     "load_model": "models.load",
-    "models_by_day": "models.fit",
+    "models": "models",
     "open_release": "reading",
     "read": "reading",
     "reconciliation": "tables.agreements",
@@ -148,4 +148,4 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
-    return module if name == "rules" else getattr(module, name)
+    return module if name in ("models", "rules") else getattr(module, name)

@@ -1,11 +1,11 @@
 """A table of models: a row a day, with the model that was fitted to the days before, and how it does on the day itself.
 
-    @table("models/price", partition_by="day", columns=f"day DATE, {COLUMNS}", measures=MEASURES,
-           reads={"days": SliceDays(), "examples": window(examples, first=-28, last=0)},
-           rules=[unique_key(), trained_on_at_least(7), better_than_median(by=0.05)], key=["day"], shows=shown)
+    @table("models/price", partition_by="day", key=["day"], columns=f"day DATE, {models.COLUMNS}", measures=models.MEASURES,
+           reads={"days": SliceDays(), "examples": window(examples, first=-28, last=0)}, shows=models.shown,
+           rules=[rules.unique_key(), models.trained_on_at_least(7), models.better_than_median(by=0.05)])
     def price(days, examples):
-        return models_by_day(days, examples, pipeline(), day="day", key=["day", "number"], label="cents",
-                             prediction="predicted_cents", known_at="paid_at", features=FEATURES, least_days=7)
+        return models.by_day(days, examples, pipeline(), day="day", key=["day", "number"], label="cents",
+                                    prediction="predicted_cents", known_at="paid_at", features=FEATURES, least_days=7)
 
 As it is a table, its days are audited, committed, released, compared, rolled back and reproduced as those of any other.
 """
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.models.saved import content_hash, packed
 from backfill_assets.point_in_time.as_of import instant
 
-# The days before its own that a model is trained on.
+# The days before its own that a model is trained on, if not said otherwise.
 TRAINED_ON = 28
 # So many groups of examples are compared by a picture of the calibration.
 GROUPS = 10
@@ -37,7 +37,7 @@ DESCRIPTIONS = {
     "model_version": "The SHA-256 of the model's bytes; null where there were too few days to fit one.",
     "trained_from": "The first day of the examples that the model was fitted to.",
     "trained_until": "The last day of these.",
-    "trained_days": f"How many days these are of: at most {TRAINED_ON}, fewer at the beginning of history.",
+    "trained_days": "How many days these are of; fewer at the beginning of history.",
     "training_examples": "How many examples the model was fitted to.",
     "test_examples": "How many examples of the day itself the errors are of.",
     "mean_absolute_error": "Of the predictions for the examples of the day.",
@@ -47,7 +47,7 @@ DESCRIPTIONS = {
     "median_absolute_error_of_median": "The same error of that median.",
     "better_by": "By which share the mean absolute error is less than that of the median.",
     "share_better": "The share of the day's examples for which the prediction is closer than the median.",
-    "importances": "How much each feature counts; all together are 1.",
+    "importances": "How much each feature counts, all together 1; null for a pipeline that does not say so.",
     "calibration": f"The day's examples in {GROUPS} groups, lowest predictions first: the mean prediction and the mean label.",
     "model": "The fitted pipeline of pyspark.ml, as a zip: `backfill_assets.load_model` loads it.",
 }
@@ -61,7 +61,7 @@ MEASURES = {
 }
 
 
-def models_by_day(
+def by_day(
     days: DataFrame,
     examples: DataFrame,
     pipeline: Pipeline,
@@ -73,13 +73,18 @@ def models_by_day(
     known_at: str,
     features: Sequence[str],
     least_days: int,
+    train_days: int = TRAINED_ON,
 ) -> DataFrame:
-    """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days before.
+    """A row for each of `days`: what the pipeline comes to, fitted to the examples of the days before. The rows have the column
+    `day` and COLUMNS.
 
-    examples     one row a `key`, of the days and the 28 before each; one without a label does not count
+    days         the days that are built, in the column `day` (`SliceDays`)
+    examples     one row a `key`, of the days and the `train_days` before each; one without a `label` does not count
+    pipeline     stages of pyspark.ml, not fitted yet, that come to the column `prediction`, in the unit of `label`
     known_at     the column that says when the label was known: for training before the day began
     features     the names of what the estimator reads, in its order, for the importances
     least_days   with examples of fewer days none is fitted, and the row says so
+    train_days   how many days before its own a model is fitted to: the window of `examples` has at least these
 
     Deterministic, if the pipeline has fixed seeds: examples are put into one partition and in order before they are fitted to,
     so that neither the cut of a run into days nor the engine's of its work shows. Tables are computed before they are audited;
@@ -89,7 +94,7 @@ def models_by_day(
     rows = []
     for on in sorted(row[0] for row in days.select(day).collect()):
         known = F.col(known_at) < instant(on)
-        train = usable.where(F.col(day).between(F.lit(on - timedelta(days=TRAINED_ON)), F.lit(on - timedelta(days=1))) & known)
+        train = usable.where(F.col(day).between(F.lit(on - timedelta(days=train_days)), F.lit(on - timedelta(days=1))) & known)
         row = {day: on, **_extent(train, day, label)}
         if row["trained_days"] >= least_days:
             model = pipeline.fit(train.repartition(1).sortWithinPartitions(*key))
@@ -110,12 +115,12 @@ def _extent(train: DataFrame, day: str, label: str) -> dict[str, Any]:
 
 def _as_row(model: PipelineModel, features: Sequence[str]) -> dict[str, Any]:
     content = packed(model)
-    (estimator,) = [stage for stage in model.stages if hasattr(stage, "featureImportances")]
-    importances = estimator.featureImportances.toArray().tolist()
+    estimators = [stage for stage in model.stages if hasattr(stage, "featureImportances")]
+    importances = estimators[-1].featureImportances.toArray().tolist() if estimators else None
     return {
         "model_version": content_hash(content),
         "model": content,
-        "importances": dict(zip(features, importances, strict=True)),
+        "importances": importances and dict(zip(features, importances, strict=True)),
     }
 
 

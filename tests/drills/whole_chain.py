@@ -26,8 +26,7 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.datasets.outages.restoration_examples import restoration_examples
-from backfill_assets.datasets.outages.restoration_time import ASKED, restoration_time
-from backfill_assets.models.fit import TRAINED_ON
+from backfill_assets.datasets.outages.restoration_time import ASKED, TRAIN_DAYS, restoration_time
 from backfill_assets.tables.columns import types_of
 from tests.journeys.month import LAST, MONTH, file_of, redeliver
 from tests.journeys.servers import deliver, environment, project_copy, servers_of
@@ -102,7 +101,7 @@ class Chain:
                         median(restoration_minutes)
                     FROM examples
                     JOIN (SELECT unnest(range(DATE '{MODELS_OF[0]}', DATE '{MODELS_OF[1]}' + 1, INTERVAL 1 DAY))::DATE AS day)
-                        ON outage_day BETWEEN day - {TRAINED_ON} AND day - 1 AND restored_at < day::TIMESTAMPTZ
+                        ON outage_day BETWEEN day - {TRAIN_DAYS} AND day - 1 AND restored_at < day::TIMESTAMPTZ
                     WHERE {ASKED} AND restoration_minutes IS NOT NULL GROUP BY day ORDER BY day"""
             ).fetchall()
         assert len(expected) == (MODELS_OF[1] - MODELS_OF[0]).days + 1

@@ -18,13 +18,10 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import RandomForestRegressor
 from pyspark.sql import SparkSession
 
-from backfill_assets import Landing, SliceDays, field, models_by_day, rules, table, window
+from backfill_assets import Landing, SliceDays, field, models, rules, table, window
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.session import start
 from backfill_assets.lake.store import Lake
-from backfill_assets.models.fit import COLUMNS, MEASURES
-from backfill_assets.models.picture import shown
-from backfill_assets.models.rules import better_than_median, trained_on_at_least
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
@@ -50,9 +47,10 @@ def prices(lines):
 
 
 @table(
-    "models/price", partition_by="day", key=["day"], columns=f"day DATE, {COLUMNS}", measures=MEASURES, version="1",
-    reads={"days": SliceDays(), "examples": window(prices, first=-28, last=0)}, cron="0 4 * * 1", shows=shown,
-    rules=[rules.has_rows(), trained_on_at_least(LEAST), better_than_median(by=0.1)],
+    "models/price", partition_by="day", key=["day"], columns=f"day DATE, {models.COLUMNS}", version="1",
+    reads={"days": SliceDays(), "examples": window(prices, first=-28, last=0)}, cron="0 4 * * 1",
+    measures=models.MEASURES, shows=models.shown,
+    rules=[rules.has_rows(), models.trained_on_at_least(LEAST), models.better_than_median(by=0.1)],
 )  # fmt: skip
 def price(days, examples):
     return models_of(days, examples, seed=1)
@@ -61,7 +59,7 @@ def price(days, examples):
 def models_of(days: Any, examples: Any, seed: int) -> Any:
     forest = RandomForestRegressor(labelCol="cents", predictionCol="predicted", numTrees=2, maxDepth=3, seed=seed)
     stages: list[Any] = [VectorAssembler(inputCols=["size"], outputCol="features"), forest]
-    return models_by_day(
+    return models.by_day(
         days, examples, Pipeline(stages=stages), day="day", key=["day", "number"], label="cents", prediction="predicted",
         known_at="paid_at", features=["size"], least_days=LEAST,
     )  # fmt: skip

@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.ml import Pipeline
+from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.regression import LinearRegression
 
-from backfill_assets import load_model, read, rules
+from backfill_assets import load_model, models, read, rules
 from backfill_assets.diff.diff_tables import diff_tables
 from backfill_assets.diff.versions_compared import releases_compared
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.releases import Releases
-from backfill_assets.models.rules import better_than_median, trained_on_at_least
 from backfill_assets.orchestration.shown import shown_of
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
@@ -135,6 +137,22 @@ def test_a_day_without_a_model_says_that_there_is_none_where_its_rules_accept_th
         load_model(price, spark=spark)
 
 
+def test_a_model_that_ranks_no_features_is_fitted_to_the_days_that_are_asked_for(spark):
+    """A line through two days: what a third day before them would make of it is not in the model."""
+    values = [(THIRD, 1, 1.0, 10.0), (THIRD, 2, 2.0, 20.0), (SECOND, 1, 1.0, 10.0), (SECOND, 2, 2.0, 20.0)]
+    rows = [*values, (FIRST, 1, 1.0, 999.0), (FIRST, 2, 2.0, 0.0), (FOURTH, 1, 3.0, 30.0), (FOURTH, 2, 5.0, 53.0)]
+    examples = spark.createDataFrame(rows, "day DATE, number INT, size DOUBLE, cents DOUBLE").selectExpr("*", "day AS paid_at")
+    line = LinearRegression(labelCol="cents", predictionCol="predicted")
+    pipeline = Pipeline(stages=[VectorAssembler(inputCols=["size"], outputCol="features"), line])
+    (row,) = models.by_day(
+        spark.createDataFrame([(FOURTH,)], "day DATE"), examples, pipeline, day="day", key=["day", "number"], label="cents",
+        prediction="predicted", known_at="paid_at", features=["size"], least_days=2, train_days=2,
+    ).collect()  # fmt: skip
+    assert (row["trained_from"], row["trained_until"], row["training_examples"]) == (SECOND, THIRD, 4)
+    assert (row["importances"], row["training_median"]) == (None, 15.0)
+    assert row["mean_absolute_error"] == pytest.approx((0 + 3) / 2)
+
+
 def retrained(project: Prices) -> Plan:
     """A plan that has built the third day's model in its shadow."""
     why, lake = {price.name: {str(THIRD): "code changed"}}, str(project.root / "lake")
@@ -152,8 +170,8 @@ def retrained(project: Prices) -> Plan:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        pytest.param(lambda: trained_on_at_least(0), "a model of nothing", id="no day"),
-        pytest.param(lambda: better_than_median(by=1.0), "a share is at least 0", id="better by all"),
+        pytest.param(lambda: models.trained_on_at_least(0), "a model of nothing", id="no day"),
+        pytest.param(lambda: models.better_than_median(by=1.0), "a share is at least 0", id="better by all"),
     ],
 )
 def test_promises_that_any_model_keeps_or_none_are_refused(rule, says):

@@ -20,16 +20,14 @@ from pyspark.ml.regression import RandomForestRegressor
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from backfill_assets import models
 from backfill_assets.datasets.outages.restoration_examples import KEY, restoration_examples
 from backfill_assets.datasets.outages.sample import FIRST_DAY
-from backfill_assets.models.fit import COLUMNS, DESCRIPTIONS, MEASURES, TRAINED_ON, models_by_day
-from backfill_assets.models.picture import shown
-from backfill_assets.models.rules import better_than_median, trained_on_at_least
 from backfill_assets.quality.rules import has_rows, unique_key
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.windows import SliceDays, window
 
-LEAST_DAYS, LEAST_BETTER, SEED = 7, 0.03, 15
+TRAIN_DAYS, LEAST_DAYS, LEAST_BETTER, SEED = 28, 7, 0.03, 15
 # After the nightly run.
 MONDAYS = "0 4 * * 1"
 ASKED = "captured_at IS NOT NULL AND change <> 'D'"
@@ -57,18 +55,18 @@ LABEL, PREDICTION = "restoration_minutes", "predicted_minutes"
     "models/restoration_time",
     partition_by="outage_day",
     key=["outage_day"],
-    columns=f"outage_day DATE, {COLUMNS}",
-    reads={"days": SliceDays(), "examples": window(restoration_examples, first=-TRAINED_ON, last=0)},
-    rules=[has_rows(), unique_key(), trained_on_at_least(LEAST_DAYS), better_than_median(by=LEAST_BETTER)],
-    measures=MEASURES,
-    descriptions=DESCRIPTIONS,
+    columns=f"outage_day DATE, {models.COLUMNS}",
+    reads={"days": SliceDays(), "examples": window(restoration_examples, first=-TRAIN_DAYS, last=0)},
+    rules=[has_rows(), unique_key(), models.trained_on_at_least(LEAST_DAYS), models.better_than_median(by=LEAST_BETTER)],
+    measures=models.MEASURES,
+    descriptions=models.DESCRIPTIONS,
     first_day=FIRST_DAY + timedelta(days=LEAST_DAYS),
     cron=MONDAYS,
-    shows=shown,
+    shows=models.shown,
 )
 def restoration_time(days: DataFrame, examples: DataFrame) -> DataFrame:
     """One row per day: the model fitted to the 28 days before, and how it does on the outages of the day."""
-    return models_by_day(
+    return models.by_day(
         days,
         examples.where(ASKED).withColumn("log_minutes", F.log1p(LABEL)),
         pipeline(),
@@ -79,6 +77,7 @@ def restoration_time(days: DataFrame, examples: DataFrame) -> DataFrame:
         known_at="restored_at",
         features=FEATURES,
         least_days=LEAST_DAYS,
+        train_days=TRAIN_DAYS,
     )
 
 
