@@ -5,6 +5,7 @@ The commit is a comparison and a swap: it holds only if no other came since the 
 comes second decides again, then commits.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
@@ -107,6 +108,10 @@ def _files_of(folder: str, version: int, committed: Sequence[DataFile] | None, d
     return data_files(written, days) if written else {}
 
 
+# Of a column's metadata in the log: who writes it checks its values, or computes them.
+ASK_FOR_VALUES = {"delta.invariants", "delta.generationExpression"}
+
+
 def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
     """UsageError for a table in which this project does not write days of `column`. Nothing is committed."""
     refuse_other_partitioning(folder, table, column)
@@ -114,7 +119,7 @@ def refuse_unfit(folder: str, table: DeltaTable | None, column: str) -> None:
 
 
 def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
-    """UsageError for CHECK constraints, which whoever computes rows must check and this project does not; renamed columns."""
+    """UsageError for what whoever computes rows must check or compute, and this project does not; renamed columns."""
     if table is None:
         return
     if renamed_columns(table):
@@ -128,4 +133,11 @@ def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
         raise UsageError(
             f"{folder} has constraints ({', '.join(names)}), which this project does not check. Nothing was committed. Drop "
             "them (ALTER TABLE ... DROP CONSTRAINT) and declare rules instead."
+        )
+    fields = json.loads(table.schema().to_json())["fields"]
+    if names := [f["name"] for f in fields if not f["nullable"] or ASK_FOR_VALUES & f["metadata"].keys()]:
+        raise UsageError(
+            f"{folder} has columns that may not be null or are computed ({', '.join(names)}), which this project does not see "
+            "to. Nothing was committed. Make them plain again (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare rules "
+            "instead, or restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)."
         )

@@ -1,5 +1,6 @@
 """Who may commit: one at a time, on what was decided; what is refused leaves the table and the ledger as they were."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,33 @@ def test_a_table_that_somebody_has_closed_is_refused_at_once_and_stays(given, pr
     with pytest.raises(UsageError, match=message):
         commit_and_record(given.root, NAME, decide, given.files((FIRST, 3), columns="day DATE, n INT"))
     assert (len(decided) < 2, given.by_delta()) == (True, [(FIRST, 1)])
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        pytest.param({"nullable": False}, id="that may not be null"),
+        pytest.param({"metadata": {"delta.invariants": '{"expression": {"expression": "n < 2"}}'}}, id="with an invariant"),
+        pytest.param({"metadata": {"delta.generationExpression": "1 + 1"}}, id="that is computed"),
+    ],
+)
+def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given, altered):
+    """Rows that break it would be in the table, and readers trust it. `deltalake` does not refuse the commit."""
+    given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
+    log = Path(given.folder, "_delta_log")
+    made = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    (metadata,) = [action["metaData"] for action in made if "metaData" in action]
+    schema = json.loads(metadata["schemaString"])
+    schema["fields"] = [each | altered if each["name"] == "n" else each for each in schema["fields"]]
+    actions = [
+        {"commitInfo": {"timestamp": 1, "operation": "CHANGE COLUMN"}},
+        {"metaData": metadata | {"schemaString": json.dumps(schema)}},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}},
+    ]
+    (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with pytest.raises(UsageError, match=r"has columns that may not be null or are computed \(n\).* Nothing was committed"):
+        given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
+    assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 
 
 def test_an_append_is_committed_once_under_its_name(given):
