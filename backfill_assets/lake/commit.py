@@ -138,6 +138,6 @@ def _refuse_other_features(folder: str, table: DeltaTable | None) -> None:
     if names := [f["name"] for f in fields if not f["nullable"] or ASK_FOR_VALUES & f["metadata"].keys()]:
         raise UsageError(
             f"{folder} has columns that may not be null or are computed ({', '.join(names)}), which this project does not see "
-            "to. Nothing was committed. Make them plain again (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare rules "
-            "instead, or restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)."
+            "to. Nothing was committed. Make them plain again (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL) and declare "
+            "rules instead, or restore the table as it was before (RESTORE TABLE ... TO VERSION AS OF)."
         )
