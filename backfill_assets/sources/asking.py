@@ -4,6 +4,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
@@ -107,7 +108,8 @@ class Asking:
             response = self._sent({**query, **source.of_days(days[0], days[-1])})
         except httpx.RequestError as error:  # whether the service had it is not known: the slot stays as it is
             raise Again(Awaited(f"{about}: no whole answer came ({type(error).__name__}: {error})")) from error
-        self.budget.answered(slot)
+        with suppress(Awaited):  # the answer is there; its slot counts for longer then
+            self.budget.answered(slot)
         if response.status_code == TOO_MANY or response.status_code >= UNAVAILABLE:
             self._pause(response)
             raise Again(Awaited(f"{about}: the service answered {response.status_code} {response.reason_phrase}"))

@@ -12,10 +12,12 @@ something was, whatever its time is set to. Only over a restart does the time te
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from backfill_assets.errors import Awaited
 
 # A writer holds the file for milliseconds.
 BUSY_S = 30
@@ -101,17 +103,21 @@ class Budget:
 
     @contextmanager
     def _file(self) -> Iterator[tuple[sqlite3.Connection, float]]:
-        """The file, while no other process reads or writes it, and its time; what is written is there before it ends."""
+        """The file, while no other process reads or writes it, and its time; what is written is there before it ends. Awaited,
+        if it cannot be used: without it, nobody knows whether there is leave."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
-            file.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA:
-                file.execute(statement)
-            yield file, _now(file, self.clock())
-            file.execute("COMMIT")
-        finally:
-            file.close()  # without a commit, nothing was written
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as file:
+                file.execute("BEGIN IMMEDIATE")
+                for statement in SCHEMA:
+                    file.execute(statement)
+                yield file, _now(file, self.clock())
+                file.execute("COMMIT")  # else, nothing is written
+        except sqlite3.Error as error:
+            raise Awaited(
+                f"nothing is asked, as the record of what was asked, {self.path}, cannot be used ({error}). Make room, or "
+                "correct its permissions; if it is damaged, delete it when nothing was asked for a day"
+            ) from None
 
 
 def _now(file: sqlite3.Connection, at: Moment) -> float:

@@ -1,6 +1,8 @@
 """Asking a service that limits, delays and breaks, on a port of this machine: what is asked, what is kept, and what waits."""
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -11,6 +13,7 @@ from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import seconds_after
+from backfill_assets.sources.budget import Budget
 from tests.sources.asker import area_of, service
 from tests.sources.kept import DAYS, delivered, expected, rows
 from tests.sources.weather_service import running
@@ -144,6 +147,41 @@ def test_a_key_in_the_address_is_sent_and_counts_for_nothing(weather, area, pati
     assert weather.asked[0]["apikey"] == "S3CRET"
     assert delivered(service(PLENTY), area) == DAYS[:1]
     assert not [path for path in Path(area.lake).rglob("*") if path.is_file() and b"S3CRET" in path.read_bytes()]
+
+
+def spoil(budget: Path, how: str) -> None:
+    if how == "damaged":
+        budget.write_bytes(b"no database" * 999)
+    else:
+        with closing(sqlite3.connect(budget)) as file:  # as where the disk is full
+            file.execute("CREATE TRIGGER full BEFORE INSERT ON sent BEGIN SELECT raise(ABORT, 'database or disk is full'); END")
+
+
+@pytest.mark.parametrize("how", ["damaged", "full"])
+def test_days_wait_whose_budget_cannot_be_used_and_those_that_are_kept_are_there(weather, area, patience, how):
+    source, budget = service(PLENTY), Path(area.lake, "_answers", "weather", "_budget.sqlite")
+    ask(source, area, DAYS[:2], patience)
+    before = budget.read_bytes()
+    spoil(budget, how)
+    why = ask(source, area, DAYS[:3], patience)
+    assert ({*why}, type(why[DAYS[2]])) == ({DAYS[2]}, Awaited)
+    assert f"the record of what was asked, {budget}, cannot be used (" in str(why[DAYS[2]])
+    assert (len(weather.log), delivered(source, area)) == (1, DAYS[:2])
+    budget.write_bytes(before)
+    assert ask(source, area, DAYS[:3], patience) == {}
+
+
+def test_an_answer_counts_although_the_budget_could_not_record_it(weather, area, patience, monkeypatch):
+    source, budget = service(PLENTY), Path(area.lake, "_answers", "weather", "_budget.sqlite")
+    taken = Budget.take
+
+    def take_and_spoil(self, units):
+        slot = taken(self, units)
+        spoil(budget, "damaged")
+        return slot
+
+    monkeypatch.setattr(Budget, "take", take_and_spoil)
+    assert (ask(source, area, DAYS[:2], patience), delivered(source, area)) == ({}, DAYS[:2])
 
 
 def test_a_request_of_more_than_the_budget_says_so(weather, area, patience):
