@@ -15,7 +15,7 @@ from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.packed import of_gzip
 from tests.sources.files import LINE, put
 
-PACKED = gzip.compress(LINE.encode())
+PACKED = gzip.compress(LINE.encode(), mtime=0)
 TRUNCATED = "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"
 UTF_16 = "is text in UTF-16; write it in UTF-8"
 BAD_HEADER = "cannot be read to its end (Error -3 while decompressing data: incorrect header check)"
