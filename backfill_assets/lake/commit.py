@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from backfill_assets.errors import Conflict, NotRecorded, UsageError
-from backfill_assets.lake.delta_table import open_table, version_of
+from backfill_assets.lake.delta_table import one_line, open_table, version_of
 from backfill_assets.lake.file_commit import Committed
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
@@ -70,8 +70,9 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
             if not committed:
                 raise
             raise NotRecorded(
-                f"{table}: {', '.join(committed)} are committed, but the ledger could not be written: {error}. Nothing is "
-                "lost: the commit has the record, and the next run brings it in. Mend what is named above, then run again."
+                f"{table}: {', '.join(committed)} are committed, but the ledger could not be written: {one_line(error)}. "
+                "Nothing is lost: the commit has the record, and the next run brings it in. Mend what is named above, then run "
+                "again."
             ) from error
     return builds
 
@@ -89,7 +90,9 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
     except Exception as error:
         made = version_with(commit.folder, metadata, after=before)  # only what comes after a commit failed: its checkpoint
         if made is None and isinstance(error, CommitFailedError) and version_of(commit.folder) == before:
-            raise UsageError(f"{commit.folder} takes no commit: {error}. Nothing was committed. Correct that table.") from error
+            raise UsageError(
+                f"{commit.folder} takes no commit: {one_line(error)}. Nothing was committed. Correct that table."
+            ) from error
         if made is None:  # if another writer came first, decide again
             raise
         version, committed = made, None

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from backfill_assets.errors import BackfillError, UsageError
 from backfill_assets.lake.archived import archived_in
+from backfill_assets.lake.delta_table import one_line
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import tables_in
 from backfill_assets.lake.release import Release, TableVersion
@@ -83,7 +84,7 @@ def maintain(root: str, days: int, now: datetime, who: str, only: str = "") -> M
         try:
             retired, state = retire(root, at.since, now, who)
         except (BackfillError, OSError) as error:
-            problem = f"No release was retired: {error}"
+            problem = f"No release was retired: {one_line(error)}."
     return Maintenance(retired, state.kept, _each(root, at, state.kept, names, carry_out), problem)
 
 

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from backfill_assets.errors import Conflict, ServiceUnavailable
-from backfill_assets.lake.delta_table import open_table, table_to_write
+from backfill_assets.lake.delta_table import one_line, open_table, table_to_write
 from backfill_assets.lake.ledger import COMPACT_EVERY
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.paths import Paths
@@ -48,7 +48,7 @@ def commit_after(
                 raise Conflict(_overtaken(release, files.newest()))
             if refusal and not isinstance(refusal, CommitFailedError):
                 raise ServiceUnavailable(
-                    f"Release {release.number} cannot be written to {path}: {str(refusal)[:300]} What readers get has not "
+                    f"Release {release.number} cannot be written to {path}: {one_line(refusal)}. What readers get has not "
                     "changed. Make room or correct the permissions, then release again."
                 )
             (append or _append)(table, to_arrow(releases, token))
@@ -57,7 +57,8 @@ def commit_after(
             continue
         _compact(table)
         return release
-    raise Conflict(f"Release {release.number} was refused {ATTEMPTS} times: {refusal}. Nothing was released. Release again.")
+    why = one_line(refusal) if refusal else "others came first"
+    raise Conflict(f"Release {release.number} was refused {ATTEMPTS} times: {why}. Nothing was released. Release again.")
 
 
 def _create(root: str) -> DeltaTable:

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.deletion_vectors import with_deletion_vectors
-from backfill_assets.lake.delta_table import open_table, table_to_write
+from backfill_assets.lake.delta_table import one_line, open_table, table_to_write
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
@@ -168,5 +168,4 @@ def _remove_empty(folder: str, removed: Iterable[str]) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error).strip().splitlines() or [type(error).__name__]
-    return text[0][:400]
+    return str(error) if isinstance(error, BackfillError) else one_line(error) or type(error).__name__

@@ -160,3 +160,16 @@ def test_rows_that_are_committed_but_not_recorded_are_said_to_be_and_are_recorde
     assert given.by_delta() == [(FIRST, 1)]
     assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]
     assert [(b.day, b.outcome) for b in Ledger(given.root).builds()] == [(FIRST, "accepted")]
+
+
+def test_an_error_of_the_library_is_said_in_one_line_without_colours(given, monkeypatch):
+    """As it was on a disk that was full after the rows were committed."""
+
+    def full(*_):
+        causes = "".join(f"\n    \x1b[31m↳\x1b[0m {cause}" for cause in ("Unable to copy data to file", "No space left"))
+        raise OSError(f"Generic LocalFileSystem error{causes}\n")
+
+    monkeypatch.setattr(Ledger, "append", full)
+    with pytest.raises(NotRecorded) as said:
+        given.commit(row(FIRST, 1), days=(FIRST,))
+    assert ": Generic LocalFileSystem error Unable to copy data to file No space left. Nothing is lost" in str(said.value)
