@@ -4,11 +4,13 @@ import json
 import os
 import re
 from collections.abc import Collection
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 
 from backfill_assets.errors import SettingsError
 from backfill_assets.nearest import nearest
@@ -17,6 +19,9 @@ from backfill_assets.setting_examples import EXAMPLES
 PREFIX = "BACKFILL_"
 STORE = re.compile(r"(s3a?|gs|az|adl|azure|abfss?)://[^/]+")
 CRON_WORDS = re.compile("jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat|l", re.IGNORECASE)
+MONTHS = {name: str(n) for n, name in enumerate(CRON_WORDS.pattern.split("|")[:12], start=1)}
+# The most days of a month, where they are not 31.
+LENGTHS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 # A value of these may hold a password, a token or a key: no message shows it.
 MAY_BE_SECRET = frozenset(
     {"lake", "landing", "spark_master", "spark_remote", "spark_conf", "dagster_url", "allowed_hosts", "service_urls"}
@@ -24,13 +29,24 @@ MAY_BE_SECRET = frozenset(
 
 
 def refuse_unknown(fields: Collection[str], file: Path) -> None:
-    """SettingsError for such a name in the environment or in `file`, if it is there; `fields` are those of the settings."""
+    """SettingsError for such a name in the environment or in `file`, if it is there, and for lines of that which set nothing;
+    `fields` are those of the settings."""
     known = {f"{PREFIX}{name.upper()}" for name in fields}
-    named = {*os.environ, *(dotenv_values(file, encoding="utf-8") if file.is_file() else ())}
-    for name in sorted(named - known):
+    for name in sorted({*os.environ, *_names_in(file)} - known):
         if name.startswith(PREFIX):
             meant = nearest(name, known) or "one of those in the README"
             raise SettingsError(f"{name} is not a setting. Nothing was done. Did you mean {meant}? Otherwise take it out.")
+
+
+def _names_in(file: Path) -> list[str]:
+    bindings = list(parse_stream(StringIO(file.read_text("utf-8")))) if file.is_file() else []
+    for each in bindings:
+        if each.error or (each.value is None and (each.key or "").startswith(PREFIX)):
+            raise SettingsError(
+                f"Line {each.original.line} of {file} sets nothing. Nothing was done. Write NAME=value; a quote that begins a "
+                "value also ends it."
+            )
+    return [each.key for each in bindings if each.key]
 
 
 def secrets_in(remote: str) -> list[str]:
@@ -64,7 +80,18 @@ def schedule(cron: str) -> str:
     is_word = any(not CRON_WORDS.fullmatch(word) for word in re.findall(r"[a-zA-Z]+", cron))
     if len(fields) != len(bounds) or is_outside or re.search(r"/0*(\D|$)", cron) or is_word:
         raise ValueError("a schedule is MINUTE (0-59) HOUR (0-23) DAY (1-31) MONTH (1-12) WEEKDAY (0-7)")
+    if fields[4] == "*" and _never_comes(fields[2], fields[3].lower()):
+        raise ValueError(f"no month of {fields[3]} has a day {fields[2]}, so that it would never start")
     return cron
+
+
+def _never_comes(day: str, month: str) -> bool:
+    """Whether no month that a cron line names has a day that it names. Of ranges of days the first counts; of months, none."""
+    firsts = [part[0] for each in day.split(",") if (part := re.findall(r"^\d+", each))]
+    months = [MONTHS.get(each, each) for each in month.split(",")]
+    if len(firsts) < len(day.split(",")) or not all(each.isdigit() for each in months):
+        return False
+    return all(int(first) > LENGTHS.get(int(each), 31) for first in firsts for each in months)
 
 
 def from_json(value: Any) -> Any:

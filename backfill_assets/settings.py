@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     ask_above_days: int = Field(default=100, ge=0)  # a quarter of data: more is seldom rebuilt without thinking
     rollback_days: int = Field(default=30, ge=1, le=400)  # `backfill maintain` keeps files as long; tables keep commits 400
     # What an hour of this machine or cluster costs, in whatever money; a plan then says what it will cost.
-    price_per_hour: float | None = Field(default=None, ge=0)
+    price_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     max_line_bytes: int = Field(default=16 * 2**20, ge=1)  # Spark holds a line in memory whole, several times over
 
     @field_validator("spark_jars", "allowed_hosts", mode="before")

@@ -115,6 +115,8 @@ def test_a_lake_and_a_landing_area_may_be_in_an_object_store():
         pytest.param(
             {"nightly_cron": "0 0 0 * *"}, "BACKFILL_NIGHTLY_CRON='0 0 0 * *'", id="a day of the month that there is not"
         ),
+        pytest.param({"nightly_cron": "0 5 30 feb *"}, "BACKFILL_NIGHTLY_CRON='0 5 30 feb *'", id="a day that never comes"),
+        pytest.param({"nightly_cron": "0 5 31 4,6 *"}, "BACKFILL_NIGHTLY_CRON='0 5 31 4,6 *'", id="in none of two months"),
     ],
 )
 def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
@@ -123,6 +125,36 @@ def test_every_setting_that_can_be_wrong_says_so_with_an_example(given, named):
     (name,) = given
     assert str(refused.value).startswith(f"{named} is not allowed: ")
     assert f", for example {EXAMPLES[name]}. Nothing was done." in str(refused.value)
+
+
+@pytest.mark.parametrize("cron", ["0 5 29 2 *", "0 5 31 4,5 *", "0 5 31 2 mon", "0 5 1,31 2 *", "0 5 */2 2 *", "0 5 31 2-3 *"])
+def test_a_schedule_that_starts_some_day_is_taken(cron):
+    assert read_settings(nightly_cron=cron).nightly_cron == cron
+
+
+@pytest.mark.parametrize("price", ["inf", "nan", "-1"])
+def test_a_price_is_a_number_of_which_there_may_be_a_sum(price):
+    with pytest.raises(SettingsError, match=r"BACKFILL_PRICE_PER_HOUR=.* is not allowed: .* Nothing was done"):
+        read_settings(price_per_hour=price)
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        pytest.param("BACKFILL_HOME", 2, id="a name alone"),
+        pytest.param("this sets nothing", 2, id="a sentence"),
+        pytest.param('BACKFILL_LAKE="lake', 2, id="a quote that does not end"),
+    ],
+)
+def test_a_line_of_env_that_sets_nothing_is_refused_and_its_text_is_not_shown(tmp_path, line, number):
+    """It would be passed over, and the command would work on the folder's own lake."""
+    (tmp_path / "pyproject.toml").write_text("[tool.backfill]\n")
+    (tmp_path / ".env").write_text(f"# the shop\n{line}\nBACKFILL_DAYS_PER_RUN=3\n")
+    with pytest.raises(SettingsError) as refused:
+        read_settings(tmp_path)
+    said = f"Line {number} of {tmp_path / '.env'} sets nothing. Nothing was done. Write NAME=value; "
+    assert str(refused.value).startswith(said)
+    assert line not in str(refused.value)
 
 
 def test_what_the_environment_says_is_refused_in_the_same_words(monkeypatch):

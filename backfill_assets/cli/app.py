@@ -155,7 +155,7 @@ def doctor(json_: Json = False) -> None:
 def main() -> None:
     with exit_codes.exit_on_error():
         refuse_bytes()
-        app()
+        exit_codes.run(app)
 
 
 def command() -> None:

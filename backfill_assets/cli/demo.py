@@ -42,7 +42,7 @@ def run(*, days: str, port: int | None, exit_when_built: bool) -> int:
     settings = workspace.settings
     selected = workspace.calendar.select(days) if days else workspace.calendar.days()
     copied = deliver(folder_of(settings))
-    console.print(f"{copied} file(s) of the sample delivered to {settings.landing}. Starting the servers ...")
+    console.print(f"{copied} file(s) of the sample delivered to {settings.landing}.")
     with interrupted_by_signals(), servers_on(settings, port or usual_port(), console.print) as servers:
         remember_calendar(workspace)
         console.print(f"Dagster: {servers.dagster.url}")

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+import typer
+from typer.exceptions import TyperException
+
 from backfill_assets.cli.plain_text import plain
 from backfill_assets.errors import BackfillError, Guarded, ServiceUnavailable, UsageError
 
@@ -48,9 +51,26 @@ def exit_on_error() -> Iterator[None]:
         )
 
 
+def run(app: typer.Typer) -> NoReturn:
+    """Do what was typed. What is wrong with the arguments is said in Typer's box, or as JSON, as all errors are."""
+    if not _wants_json():
+        app()
+    try:
+        sys.exit(app(standalone_mode=False))
+    except TyperException as error:
+        said = error.format_message().rstrip(".")
+        raise UsageError(f"{said}. Nothing was done. `-h` after a command shows its options.") from None
+    except typer.Abort:
+        sys.exit(PARTIAL)
+
+
+def _wants_json() -> bool:
+    return "--json" in sys.argv[1:]
+
+
 def _end(message: str, code: int) -> NoReturn:
     """Print the message on stderr, and as JSON where that is asked for, and end."""
-    if "--json" in sys.argv[1:]:
+    if _wants_json():
         print(json.dumps({"error": message, "exit_code": code}))
     print(plain(f"backfill: {message}"), file=sys.stderr)
     sys.exit(code)

@@ -46,7 +46,6 @@ def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
         settings = read_settings()
         if story.project == sample.__package__:
             sample.deliver(Path(settings.landing))
-        console.print("Starting the servers ...")
         with servers_on(settings, port or usual_port(), console.print) as servers:
             console.print(f"Dagster: {servers.dagster.url}")
             try:

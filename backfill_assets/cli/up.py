@@ -24,7 +24,6 @@ def run(port: int) -> int:
     console = terminal()
     workspace = open_workspace()
     settings = workspace.settings
-    console.print(f"Starting the servers on {settings.home} (about half a minute) ...")
     with interrupted_by_signals(), servers_on(settings, port, console.print, workspace.packages) as servers:
         spark = host_of(settings.spark_remote or "") or settings.spark_master
         engine = f"engine {servers.engine.remote}" if servers.engine else f"Spark {spark}"

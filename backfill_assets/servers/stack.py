@@ -137,6 +137,7 @@ def servers_on(
                 f"Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port "
                 f"{free_port()}"
             )
+        log(f"Starting the servers on {settings.home} (about half a minute) ...")
         prepare(settings)
         servers = servers_of(settings, port or free_port(), log, Path(sockets), packages)
         try:

@@ -124,6 +124,22 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
     assert "or set BACKFILL_HOME or BACKFILL_LAKE to another place" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        pytest.param(["status", "--jso"], "No such option: --jso", id="an option"),
+        pytest.param(["nonsense"], "No such command 'nonsense'", id="a command"),
+        pytest.param(["plan", "--days-per-run", "abc"], "Invalid value for '--days-per-run'", id="a number"),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_path, typed, said):
+    done = backfill(*typed, "--json", home=tmp_path)
+    error = json.loads(done.stdout)
+    assert (done.returncode, error["exit_code"], error["error"].startswith(said)) == (2, 2, True)
+    assert error["error"].endswith(". Nothing was done. `-h` after a command shows its options.")
+    assert done.stderr == f"backfill: {error['error']}\n"
+
+
 def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
     away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_MAX_RETRIES": "0"}
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
