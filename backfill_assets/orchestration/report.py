@@ -41,6 +41,8 @@ from backfill_assets.tables.declaration import Table
 
 Shown = Mapping[date, Mapping[str, Any]]
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+# An asset's Events page shows one materialization of each millisecond, the last.
+MILLISECOND = 0.001
 
 
 def events_of(
@@ -56,7 +58,8 @@ def events_of(
     for stop in result.early_stops():
         context.log.info(str(stop))
     if materialize:
-        yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, map(StepMaterializationData, materialized))
+        events = map(StepMaterializationData, materialized)
+        yield from _logged(step, DagsterEventType.ASSET_MATERIALIZATION, events, MILLISECOND)
     targets = _target_materializations(context, key, [build.day.isoformat() for build in accepted])
     evaluated = [e for build in sorted([*accepted, *failed], key=lambda b: b.day) for e in evaluations(key, build, targets)]
     yield from _logged(step, DagsterEventType.ASSET_CHECK_EVALUATION, evaluated)
@@ -128,16 +131,13 @@ def evaluations(key: AssetKey, build: Build, targets: Mapping[str, Any]) -> Iter
         )
 
 
-def _logged(step: Any, kind: DagsterEventType, payloads: Iterable[Any]) -> Iterator[DagsterEvent]:
-    """Events of one kind as one batch, which the storage may write in one transaction."""
+def _logged(step: Any, kind: DagsterEventType, payloads: Iterable[Any], apart_s: float = 0) -> Iterator[DagsterEvent]:
+    """Events of one kind as one batch, which the storage may write in one transaction. They are `apart_s` seconds apart."""
     batch, every = generate_event_batch_id(), list(payloads)
     for number, data in enumerate(every, start=1):
-        yield DagsterEvent.from_step(
-            kind,
-            step,
-            event_specific_data=data,
-            batch_metadata=DagsterEventBatchMetadata(batch, number == len(every)),
-        )
+        time.sleep(apart_s)
+        metadata = DagsterEventBatchMetadata(batch, number == len(every))
+        yield DagsterEvent.from_step(kind, step, event_specific_data=data, batch_metadata=metadata)
 
 
 def _target_materializations(context: AssetExecutionContext, key: AssetKey, days: list[str]) -> dict[str, Any]:

@@ -67,6 +67,12 @@ def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
     assert {b.rows for (name, _), b in builds.items() if name == OUTAGES} == {20}
 
 
+def test_no_two_days_are_of_one_millisecond_of_which_the_events_page_shows_one(good):
+    site, _ = good
+    records = site.instance.fetch_materializations(AssetKey(UPDATES.split("/")), limit=10).records
+    assert len({int(1000 * record.timestamp) for record in records}) == len(records) == len(FOUR)
+
+
 def stale(site: Site, name: str) -> dict[str, list[str]]:
     """Why Dagster calls days of a table unsynced, as its UI shows it."""
     graph = site.defs.get_repository_def().asset_graph
