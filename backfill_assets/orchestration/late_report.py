@@ -31,7 +31,8 @@ def late_reports(workspace: Workspace) -> list[AssetsDefinition]:
         group_name=REPORT.path[0],
         kinds={"matplotlib"},
         automation_condition=AFTER_ITS_TABLES,
-        description=f"How many days after their day the rows of {', '.join(names)} arrived, and which days that made outdated.",
+        description=f"How many days after their day the rows of {', '.join(names)} arrived, and which days that made outdated. "
+        "Materialize draws it; with the automation sensor on, it is drawn whenever one of these tables gets days.",
     )
     def late_arrivals() -> MaterializeResult[Any]:
         late, arrivals = late_rows(workspace), arrivals_of(workspace, latest_builds(workspace))
