@@ -139,7 +139,8 @@ class Dagster:
             payload(self.ask(documents.CANCEL_BACKFILL, {"id": launched.id})["cancelPartitionBackfill"])
             return True
         answer = self.ask(documents.CANCEL_RUN, {"id": launched.id})["terminateRun"]
-        return answer["__typename"] != "TerminateRunFailure" and bool(payload(answer))
+        is_not_now = answer["__typename"] == "TerminateRunFailure" and "permission" not in answer["message"]
+        return not is_not_now and bool(payload(answer))
 
     def unfinished(self, tables: Collection[str]) -> list[str]:
         """The runs and backfills of these tables that are not finished, each as `run 1b9d6bcd`."""

@@ -31,7 +31,9 @@ class Need(StrEnum):
     WINDOW = "the rollback window"
     RELEASE = "kept releases"
     SHADOW = "open shadows"
-    PUT_BACK = "days to be put back"  # somebody else wrote to them: `backfill reconcile --restore` commits these files again
+    # Somebody else wrote to them: these files stay until `backfill reconcile --restore` commits them again, or the day is built
+    # again, as after rows were deleted for good.
+    PUT_BACK = "days to be put back"
     YOUNG = "too young"  # it may be of a step that has not committed it yet
     RUNNING = "a step at work on the table"
 

@@ -135,9 +135,14 @@ def test_a_run_that_is_just_being_started_is_not_terminated_which_is_no_refusal(
     assert dagster.cancel(Launched("r1", is_run=True)) is terminated
 
 
-def test_who_may_not_terminate_runs_is_refused():
-    dagster = answering({"data": {"terminateRun": {"__typename": "UnauthorizedError", "message": "read only"}}})
-    with pytest.raises(UsageError, match=r"\(UnauthorizedError\): read only"):
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("UnauthorizedError", "read only"), ("TerminateRunFailure", "You do not have permission to terminate this run")],
+)
+def test_who_may_not_terminate_runs_is_refused(kind, message):
+    """The second is what a webserver says that is read only (dagster_graphql.implementation.execution)."""
+    dagster = answering({"data": {"terminateRun": {"__typename": kind, "message": message}}})
+    with pytest.raises(UsageError, match=rf"\({kind}\): {message}"):
         dagster.cancel(Launched("r1", is_run=True))
 
 
