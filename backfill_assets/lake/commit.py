@@ -24,7 +24,6 @@ from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import COMMITTED, Build
 from backfill_assets.lake.recovery import commit_metadata, version_with
 from backfill_assets.lake.rewritten import data_files, hash_by_day, renamed_columns
-from backfill_assets.lake.slice import DataFile
 
 # Where nothing is locked, everyone else at work on the table may come first, and several times.
 COMMIT_RETRIES = 200
@@ -33,7 +32,7 @@ COMMIT_RETRIES = 200
 class Commit(Protocol):
     """Put accepted `days` into the table at `folder`, which is partitioned by `column`, in one commit that carries `metadata`.
 
-    Answers the version they stand in, with their files if it knows all of them.
+    Returns the version they stand in, with their files.
 
     Raises CommitFailedError, and commits nothing, if the table has had another commit since it was opened as `table` (None: if
     there is one now).
@@ -87,6 +86,7 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
     before, metadata = int(table.version()) if table else -1, commit_metadata(accepted)
     try:
         version, committed = commit(table, [build.day for build in accepted], metadata)
+        files = hash_by_day((file.day, file.path) for file in committed)
     except Exception as error:
         made = version_with(commit.folder, metadata, after=before)  # only what comes after a commit failed: its checkpoint
         if made is None and isinstance(error, CommitFailedError) and version_of(commit.folder) == before:
@@ -95,20 +95,12 @@ def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) ->
             ) from error
         if made is None:  # if another writer came first, decide again
             raise
-        version, committed = made, None
-    files = _files_of(commit.folder, version, committed, [build.day for build in accepted])
+        version, written = made, open_table(commit.folder, made)
+        files = data_files(written, [build.day for build in accepted]) if written else {}
     return [
         replace(build, delta_version=version, data_files=files.get(build.day, "")) if build.outcome in COMMITTED else build
         for build in builds
     ]
-
-
-def _files_of(folder: str, version: int, committed: Sequence[DataFile] | None, days: Sequence[date]) -> dict[date, str]:
-    """`data_files` of a commit: a table of years is opened for them only if the commit does not know them itself."""
-    if committed is not None:
-        return hash_by_day((file.day, file.path) for file in committed)
-    written = open_table(folder, version)
-    return data_files(written, days) if written else {}
 
 
 # Of a column's metadata in the log: who writes it checks its values, or computes them.

@@ -1,6 +1,5 @@
-"""Committing data files that lie in a table's folder already, with `deltalake`: in place of what their days hold, or added."""
+"""Committing data files that lie in a table's folder already, with `deltalake`, in place of what their days hold."""
 
-import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
@@ -33,25 +32,24 @@ RETENTION = {
 
 
 class Committed(NamedTuple):
-    """The version in which a commit stands, and all files that its days have there; None where only the table knows them."""
+    """The version in which a commit stands, and all files that its days have there."""
 
     version: int
-    files: Sequence[DataFile] | None = None
+    files: Sequence[DataFile]
 
 
 @dataclass(frozen=True)
 class FileCommit:
     """Files of a table that lie in `folder`, ready to be committed.
 
-    They replace whatever the days hold, or, with an `append_as`, are added to it, once for each such name and days. `columns`
-    are those of the DataFrame, as JSON (`rows.schema.json()`). `attempted` are the days of which files may be committed.
+    They replace whatever the days hold. `columns` are those of the DataFrame, as JSON (`rows.schema.json()`). `attempted` are
+    the days of which files may be committed.
     """
 
     folder: str
     column: str
     files: Sequence[DataFile]
     columns: str
-    append_as: str = ""
     attempted: set[date] = field(default_factory=set)
 
     def __call__(self, table: DeltaTable | None, days: Sequence[date], metadata: str) -> Committed:
@@ -60,34 +58,31 @@ class FileCommit:
         files = [file for file in self.files if file.day in accepted]
         adds = [_add(file, self.column) for file in files]
         if table is None:
-            self._create(adds, days, metadata)
+            self._create(adds, metadata)
             return Committed(0, files)
-        if self.append_as and table.transaction_version(self._transaction(days)) is not None:
-            return Committed(int(table.version()))
-        replaced = [] if self.append_as else [day.isoformat() for day in days]
         table.create_write_transaction(
             [*adds],
-            "overwrite",  # of no day, where files are only added: so that a new column comes in the same commit
+            "overwrite",
             self.schema_after(table, accepted),
             [self.column],
-            [(self.column, "in", replaced)],
-            commit_properties=self._properties(days, metadata),
+            [(self.column, "in", [day.isoformat() for day in days])],
+            commit_properties=_properties(metadata),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
         # The handle stays at the version where it was opened.
-        return Committed(int(table.version()) + 1, None if self.append_as else files)
+        return Committed(int(table.version()) + 1, files)
 
     def schema_after(self, table: DeltaTable, days: set[date]) -> Schema:
         """The columns of the table after these days: the declared ones, once no file of others is left; until then the stored
         ones and the new. UsageError if these do not go together."""
         if not differing(table, self.columns):
             return table.schema()
-        files = [(day, name) for day, name, _ in day_files(table) if self.append_as or day not in days]
+        files = [(day, name) for day, name, _ in day_files(table) if day not in days]
         kept = {day for day, _ in files}
-        if not kept and not self.append_as:
+        if not kept:
             return delta_schema(self.columns)
         merged, gone = merged_schema(table, self.columns, self.folder, kept, days), undeclared(table, self.columns)
-        if gone and not self.append_as and not any(self._may_have(name, gone) for _, name in files):
+        if gone and not any(self._may_have(name, gone) for _, name in files):
             return Schema([field for field in merged.fields if field.name not in gone])
         return merged
 
@@ -99,7 +94,7 @@ class FileCommit:
         except (OSError, pa.ArrowException):
             return True
 
-    def _create(self, adds: list[AddAction], days: Sequence[date], metadata: str) -> None:
+    def _create(self, adds: list[AddAction], metadata: str) -> None:
         try:
             create_table_with_add_actions(
                 self.folder,
@@ -108,7 +103,7 @@ class FileCommit:
                 mode="error",
                 partition_by=[self.column],
                 configuration=RETENTION,
-                commit_properties=self._properties(days, metadata),
+                commit_properties=_properties(metadata),
             )
         except DeltaError as error:
             if open_table(self.folder) is None:
@@ -119,12 +114,9 @@ class FileCommit:
         """The files of days that no commit was tried with."""
         return [file for file in self.files if file.day not in self.attempted]
 
-    def _transaction(self, days: Sequence[date]) -> str:
-        return f"{self.append_as}/{hashlib.sha256(' '.join(map(str, days)).encode()).hexdigest()[:16]}"
 
-    def _properties(self, days: Sequence[date], metadata: str) -> CommitProperties:
-        transactions = [Transaction(self._transaction(days), 1)] if self.append_as else None
-        return CommitProperties({"userMetadata": metadata}, max_commit_retries=0, app_transactions=transactions)
+def _properties(metadata: str) -> CommitProperties:
+    return CommitProperties({"userMetadata": metadata}, max_commit_retries=0)
 
 
 def _add(file: DataFile, column: str) -> AddAction:

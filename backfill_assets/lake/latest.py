@@ -19,7 +19,7 @@ from backfill_assets.lake.recovery import committed_builds
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
 COLUMNS = (
     "table", "day", "outcome", "run", "code_version", "fingerprint", "day_fingerprints", "inputs", "delivered", "files",
-    "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "identity", "plan", "rules", "message", "at",
+    "hashes", "delta_version", "data_files", "seconds", "rows", "mixed", "plan", "rules", "message", "at",
 )  # fmt: skip
 
 

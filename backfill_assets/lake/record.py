@@ -18,7 +18,7 @@ Outcome = Literal["accepted", "unchanged", "failed", "restored", "audited", "ref
 # The message of an audit that finds other rows begins so: their files were changed behind the log.
 ROWS_DIFFER = "the rows are not those that were accepted"
 AUDITS: tuple[AuditOutcome, ...] = ("audited", "refused")
-WriteMode = Literal["overwrite", "merge", "append_once"]
+WriteMode = Literal["overwrite", "merge"]
 # Of these the table has a commit that tells of them; the others leave it as it was.
 COMMITTED: tuple[Outcome, ...] = ("accepted", "restored")
 
@@ -52,9 +52,10 @@ class Build:
     source files, `files` the number of lines of each by name, `hashes` what tells its contents apart; `day_fingerprints`
     maps an event day to the fingerprint of the rows about it; `checks` holds the verdicts of the rules, `rules` is their
     version; `delta_version` is the table's version after the build, `data_files` a hash of the names of the day's files in
-    it; a day is `mixed` if it also keeps rows (merge, append_once) that other code made, or that were made from another
-    delivery or other inputs; `spark_conf` are Spark settings that were this request's only, `accept` the files that it
-    accepted by name; `git_commit` is that of the table's code, with `-dirty` where files had changed since, ""
+    it; a day is `mixed` if it also keeps rows (merge) that other code made, or that were made from another delivery or other
+    inputs; `write_mode` may be append_once in records of older versions of this package; `spark_conf` are Spark settings that
+    were this request's only, `accept` the files that it accepted by name; `git_commit` is that of the table's code, with
+    `-dirty` where files had changed since, ""
     where no repository has it.
     """
 
@@ -79,12 +80,11 @@ class Build:
     delta_version: int = -1
     data_files: str = ""
     seconds: float = 0.0
-    write_mode: WriteMode = "overwrite"
+    write_mode: str = "overwrite"
     mixed: bool = False
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     accept: str = ""
     git_commit: str = ""
-    identity: str = ""
     plan: str = ""
     who: str = ""
     reason: str = ""

@@ -35,7 +35,7 @@ class Record:
         """The record of a build that is put back: its rows, code and inputs, and who did it when."""
         why = f"{self.what}: {self.reason}" if self.reason else self.what
         return replace(
-            build, outcome="restored", run=self.run, identity=self.run, plan="", who=self.who, reason=why, message="",
+            build, outcome="restored", run=self.run, plan="", who=self.who, reason=why, message="",
             seconds=0.0, at=at,
         )  # fmt: skip
 

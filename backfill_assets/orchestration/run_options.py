@@ -28,8 +28,7 @@ class RebuildOptions(ConfigurableResource):
     write_mode: WriteMode = Field(
         default="overwrite",
         description="overwrite: replace the days. merge: update and insert by key, keep other rows. "
-        "append_once: add the rows, once for a run and its re-executions; a day that has one of their keys fails. A day that "
-        "keeps rows of other code, files or inputs stays outdated.",
+        "A day that keeps rows of other code, files or inputs stays outdated.",
     )
     spark_conf: dict[str, str] = Field(default={}, description="Spark settings for this run only.")
     audit_only: bool = Field(
@@ -90,7 +89,6 @@ def request_of(context: AssetExecutionContext, options: RebuildOptions, plan: Pl
     refuse_without_reason(options.accept, reason)
     return StepRequest(
         run=run.run_id,
-        identity=run.root_run_id or run.run_id,
         force=options.force,
         force_days=plan.forced_days(table.name) if plan else frozenset(),
         planned=plan.partitions().keys() if plan else frozenset(),

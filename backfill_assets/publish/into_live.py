@@ -83,7 +83,6 @@ class IntoLive:
                 build,
                 outcome="unchanged" if same else "accepted",
                 run=self.run,
-                identity=self.run,
                 who=self.who,
                 reason=self.reason or build.reason,
                 input_versions=dict(versions),

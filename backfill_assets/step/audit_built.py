@@ -136,7 +136,6 @@ def _recorded(
         reason=request.reason or "audit of the rows as they stand",
         seconds=0.0,
         run=request.run,
-        identity=request.identity,
         plan=request.plan,
         who=request.who,
     )

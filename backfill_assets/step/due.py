@@ -44,7 +44,6 @@ def days_due(
     *,
     builds: Latest,
     force: Collection[date] = (),
-    already: Collection[date] = (),
     failed: Collection[Partition] = (),
     accept: str = "",
     write_mode: WriteMode = "overwrite",
@@ -52,9 +51,8 @@ def days_due(
     """Sort `days`, in order.
 
     `builds` are the latest ones; partitions that were `rewritten` since are computed again, and nothing is computed from them
-    before. `force` are days to compute even if nothing has changed; `already`, days that this run has appended before
-    (append_once); `failed`, partitions that block what needs them although an earlier version of them is accepted; `accept`,
-    files that may be empty or missing.
+    before. `force` are days to compute even if nothing has changed; `failed`, partitions that block what needs them although
+    an earlier version of them is accepted; `accept`, files that may be empty or missing.
     """
     calendar, accepted, rewritten = workspace.calendar, builds.accepted, builds.rewritten
     due = Due(rewritten=[day for name, day in {*rewritten, *builds.of_live} if name == table.name])
@@ -69,7 +67,7 @@ def days_due(
         outdated = day in force or (table.name, day) in rewritten or _changed(table, day, accepted, tables, source)
         in_case = not outdated and any(own in due.compute for own in own_days(table, day))
         due.inputs[day] = Inputs(tables, NO_DELIVERY if isinstance(source, SourceError) else source)
-        if unusable == missing and (day in already or not (outdated or in_case)):
+        if unusable == missing and not (outdated or in_case):
             due.up_to_date.append(day)
         elif missing and lacks_on_request(table, day, accepted, calendar, due.compute):
             due.not_due[day] = f"waits for {missing}, which is built on request only"

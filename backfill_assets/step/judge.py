@@ -126,7 +126,6 @@ def record(
         spark_conf=dict(request.spark_conf),
         accept=audited.accept if audited else request.accept,
         git_commit=request.git_commit,
-        identity=request.identity,
         plan=request.plan,
         who=request.who,
         reason=request.reason,

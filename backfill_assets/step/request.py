@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from typing import get_args
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest
@@ -13,7 +14,7 @@ from backfill_assets.tables.declaration import Table
 
 @dataclass(frozen=True)
 class StepRequest:
-    """Who asks for a build, how and why. `identity` is one for a run and all its re-executions; its own if not given.
+    """Who asks for a build, how and why.
 
     `planned` are the partitions of the request's plan, `force_days` the days of the table that the plan forces; `force` applies
     to every day requested. `accept` names files, separated by commas, that may be empty or missing. With
@@ -21,7 +22,6 @@ class StepRequest:
     """
 
     run: str
-    identity: str = ""
     force: bool = False
     force_days: Collection[date] = frozenset()
     planned: Collection[Partition] = frozenset()
@@ -37,7 +37,6 @@ class StepRequest:
     def __post_init__(self) -> None:
         for name, text in (("reason", self.reason), ("accept", self.accept)):
             refuse_unkept(name, text)
-        object.__setattr__(self, "identity", self.identity or self.run)
 
     def forced(self, table: Table, days: Iterable[date], builds: Latest) -> set[date]:
         """The days to compute even if nothing has changed. A plan forces a day once, however often it is launched."""
@@ -48,15 +47,13 @@ class StepRequest:
 
 def write_mode_refused(table: Table, write_mode: WriteMode) -> str:
     """Why days of `table` cannot be written so, in words; "" if they can."""
+    if write_mode not in (modes := get_args(WriteMode)):
+        return f"{write_mode} is not a write mode: there are {' and '.join(modes)}"
     if write_mode == "merge" and not table.key:
         return f"{table.name} has no key to merge on"
-    if write_mode == "append_once" and not table.counts_keys:
-        return f"{table.name} has no rule unique_key(), which alone refuses rows that a day has already"
-    if write_mode != "overwrite" and table.needs_itself():
+    if write_mode == "merge" and table.needs_itself():
         # A day is computed from what this run computed of the day before, or, if another run did, from that and what it kept.
-        return (
-            f"{table.name} reads itself: with rows that {write_mode} keeps, its days would depend on how they are cut into runs"
-        )
+        return f"{table.name} reads itself: with rows that merge keeps, its days would depend on how they are cut into runs"
     return ""
 
 

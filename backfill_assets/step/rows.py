@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill_assets.lake.commit import Commit
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import NO_DAY, remove, write, write_table
-from backfill_assets.lake.reading import Rows, read_files, schema_of
+from backfill_assets.lake.reading import read_files, schema_of
 from backfill_assets.lake.session import without_code_generation
 from backfill_assets.lake.slice import DataFile, Slice
 from backfill_assets.lake.spark_conf import refuse_changes
@@ -59,7 +59,7 @@ def compute_days(
 ) -> Iterator[Computed]:
     """Compute `days` once, for the audit and the commit; what is not committed is removed at the end.
 
-    Rows that are kept (merge, append_once) are those of the table at `version`, which are known to be as they were accepted.
+    Rows that are kept (merge) are those of the table at `version`, which are known to be as they were accepted.
     """
     folder, column = workspace.lake.path(table.name), table.partition_by
     with refuse_changes(spark.conf, table.name):
@@ -70,31 +70,27 @@ def compute_days(
         return
     before = workspace.lake.reader(Slice(table.name, column, tuple(days), version), table.columns)
     with ExitStack() as until_done:
-        kept: Collection[date] = days if request.write_mode == "append_once" else ()
+        kept: Collection[date] = ()
         if request.write_mode == "merge" and version >= 0:  # a table that does not exist yet keeps no rows
             new, kept = until_done.enter_context(merged(table, new, before, folder))
             size += before.size
-        yield replace(until_done.enter_context(_written(table, new, size, before, request, workspace)), kept=kept)
+        yield replace(until_done.enter_context(_written(table, new, size, folder)), kept=kept)
 
 
 @contextmanager
-def _written(
-    table: Table, new: DataFrame, size: int, before: Rows, request: StepRequest, workspace: Workspace
-) -> Iterator[Computed]:
-    """`new` as files; with append_once, audited together with the rows that the days hold `before`."""
-    folder, column = workspace.lake.path(table.name), table.partition_by
-    small = _small(table, new, folder) if request.write_mode != "append_once" and size <= SMALL else None
+def _written(table: Table, new: DataFrame, size: int, folder: str) -> Iterator[Computed]:
+    """Write `new` as files of `folder`."""
+    column = table.partition_by
+    small = _small(table, new, folder) if size <= SMALL else None
     profiles, files = small or (None, write(new, folder, column))
     without_day = sum(file.rows or 0 for file in files if file.day == NO_DAY)
-    append_as = request.identity if request.write_mode == "append_once" else ""
-    commit = FileCommit(folder, column, files, new.schema.json(), append_as)
+    commit = FileCommit(folder, column, files, new.schema.json())
     try:
         rows = read_files(new.sparkSession, folder, [file for file in files if file.day != NO_DAY], column, new.schema)
         if without_day:
             yield Computed(rows, commit, [_without_day(column, without_day)])
             return
-        after = rows.unionByName(before.rows(new.sparkSession)) if append_as else rows
-        yield Computed(after, commit, profiles=profiles)
+        yield Computed(rows, commit, profiles=profiles)
     finally:
         remove(folder, commit.uncommitted())
 

@@ -96,7 +96,6 @@ class Step:
             self.workspace,
             builds=start.builds,
             force={*force, *self.request.forced(self.table, days, start.builds)},
-            already=self._appended(days),
             failed=failed_partitions(self.table, self.request, start.builds, self.workspace),
             accept=self.request.accept,
             write_mode=self.request.write_mode,
@@ -108,13 +107,6 @@ class Step:
             return []
         builds = self.workspace.lake.latest({self.table.name: days}, SCHEMA.names).accepted
         return [builds[self.table.name, day] for day in days]
-
-    def _appended(self, days: Sequence[date]) -> frozenset[date]:
-        """The days that this run, or the one it re-executes, has appended before."""
-        if self.request.write_mode != "append_once":
-            return frozenset()
-        mine = [b for b in self.workspace.lake.ledger.builds({self.table.name: days}) if b.identity == self.request.identity]
-        return frozenset(b.day for b in mine if b.succeeded and b.write_mode == "append_once")
 
     def _compute(self, due: Due, start: Snapshot) -> list[Build]:
         if not due.compute:

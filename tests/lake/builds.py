@@ -26,7 +26,7 @@ FULL = build(
     day_fingerprints={"2019-08-15": "p"}, inputs={"t": {"2019-08-15": "f"}}, delivered="d", files={"f": 1}, accept="f",
     input_versions={"t": 4}, git_commit="c",
     checks=[{"rule": "r", "passed": True, "message": "", "figures": {"rows": 1}, "severity": "error", "rows": []}],
-    delta_version=3, seconds=0.5, write_mode="merge", identity="i", plan="p", who="w", reason="why", message="m",
+    delta_version=3, seconds=0.5, write_mode="merge", plan="p", who="w", reason="why", message="m",
 )  # fmt: skip
 
 

@@ -33,12 +33,12 @@ class Given:
     def __init__(self, root: Path, spark):
         self.root, self.spark, self.folder = str(root), spark, f"{root}/{NAME}"
 
-    def files(self, *rows: tuple, columns: str = COLUMNS, append_as: str = "") -> FileCommit:
+    def files(self, *rows: tuple, columns: str = COLUMNS) -> FileCommit:
         frame = self.spark.createDataFrame(list(rows), columns)
-        return FileCommit(self.folder, "day", write(frame, self.folder, "day"), frame.schema.json(), append_as)
+        return FileCommit(self.folder, "day", write(frame, self.folder, "day"), frame.schema.json())
 
-    def commit(self, *rows: tuple, days: tuple[date, ...], columns: str = COLUMNS, append_as: str = "") -> list[Build]:
-        made = self.files(*rows, columns=columns, append_as=append_as)
+    def commit(self, *rows: tuple, days: tuple[date, ...], columns: str = COLUMNS) -> list[Build]:
+        made = self.files(*rows, columns=columns)
         return commit_and_record(self.root, NAME, lambda: accepted(*days), made)
 
     def by_delta(self, version: int | None = None) -> list[tuple]:

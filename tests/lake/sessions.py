@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import concat, lit
+from pyspark.sql.functions import lit
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
@@ -51,12 +51,6 @@ def three_days(root: str, spark: SparkSession) -> World:
         compute=lambda updates: outages.compute(updates).where("customers > 9").withColumn("customers", lit(9)),
     )
     world.run(THREE[:1], fewer, write_mode="merge")
-    others = replace(
-        outages,
-        version="3",
-        compute=lambda updates: outages.compute(updates).withColumn("outage_number", concat(lit("x"), "outage_number")),
-    )
-    world.run(THREE[:1], others, write_mode="append_once")
     return world
 
 

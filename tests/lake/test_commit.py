@@ -103,10 +103,9 @@ def test_a_table_that_spark_made_is_gone_on_with(given):
         assert seen(1) == [(FIRST, 1), (SECOND, 2)]
 
 
-@pytest.mark.parametrize("append_as", ["", "a run"], ids=["replacing", "appending"])
-def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given, append_as):
+def test_a_new_column_comes_in_the_commit_that_has_it_and_is_null_before(given):
     given.commit((FIRST, 1), days=(FIRST,), columns="day DATE, n INT")
-    given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING", append_as=append_as)
+    given.commit((SECOND, 2, "x"), days=(SECOND,), columns="day DATE, n INT, z STRING")
     given.commit((3, THIRD), days=(THIRD,), columns="n INT, day DATE")  # one that lacks it, in another order
     assert DeltaTable(given.folder).version() == 2
     rows = SliceReader(given.folder, Slice(NAME, "day", DAYS, 2), "day DATE, n INT, z STRING").rows(given.spark)
@@ -190,10 +189,9 @@ def test_a_lake_whose_name_needs_escaping_is_read_and_written(tmp_path, spark):
         assert seen(1) == [(FIRST, 1), (SECOND, 3)]
 
 
-@pytest.mark.parametrize("append_as", ["", "late"])
-def test_a_build_names_the_files_that_the_table_lists_for_its_day(given, append_as):
+def test_a_build_names_the_files_that_the_table_lists_for_its_day(given):
     given.commit(row(FIRST, 1), row(THIRD, 3), days=(FIRST, THIRD))
-    [build] = given.commit(row(FIRST, 7), days=(FIRST,), append_as=append_as)
+    [build] = given.commit(row(FIRST, 7), days=(FIRST,))
     assert build.data_files == data_files(DeltaTable(given.folder), [FIRST])[FIRST]
 
 

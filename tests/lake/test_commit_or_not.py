@@ -86,13 +86,6 @@ def test_a_table_of_which_somebody_has_made_a_column_is_refused_and_stays(given,
     assert (DeltaTable(given.folder).version(), given.by_delta()) == (1, [(FIRST, 1)])
 
 
-def test_an_append_is_committed_once_under_its_name(given):
-    for _ in range(2):
-        given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/1")
-    given.commit(row(FIRST, 1), days=(FIRST,), append_as="a run/2")
-    assert given.by_delta() == given.by_library() == [(FIRST, 1), (FIRST, 1)]
-
-
 def test_who_comes_second_decides_again(given):
     given.commit(row(FIRST, 1), days=(FIRST,))
     made, other = given.files(row(SECOND, 2)), given.files(row(SECOND, 3))

@@ -47,7 +47,7 @@ def test_a_spark_setting_that_comes_too_late_fails_the_step_once(site):
 @pytest.mark.parametrize(
     "resources",
     [
-        pytest.param({"options": {"config": {"write_mode": "delete"}}}, id="a write mode that there is not"),
+        pytest.param({"options": {"config": {"write_mode": "append_once"}}}, id="a write mode that does not exist"),
         pytest.param({"spark": {"config": {"spark_config": {"spark.sql.ansi.enabled": "false"}}}}, id="settings of Spark"),
     ],
 )

@@ -20,7 +20,7 @@ from backfill_assets.workspace import open_workspace
         pytest.param({}, id="no days"),
         pytest.param({"partitions": "2019-08-15", "partitons": "x"}, id="an unknown field"),
         pytest.param({"partitions": "2019-08-15", "order": "up"}, id="an unknown order"),
-        pytest.param({"partitions": "2019-08-15", "write_mode": "append_once"}, id="a write mode that plans do not have"),
+        pytest.param({"partitions": "2019-08-15", "write_mode": "append_once"}, id="a write mode that does not exist any more"),
         pytest.param({"partitions": "2019-08-15", "canary": "two"}, id="a number in words"),
         pytest.param({"partitions": "2019-08-15", "yes": "yes"}, id="a yes that is not a boolean"),
     ],

@@ -144,7 +144,7 @@ def test_a_day_may_come_as_a_folder_or_an_archive_file_too(small):
     assert sorted(files) == ["outage_events/2019-08-16.json", "outage_events/2019-08-16/a.ndjson", f"{FILE}.gz"]
 
 
-@pytest.mark.parametrize("write_mode", ["overwrite", "append_once", "merge"])
+@pytest.mark.parametrize("write_mode", ["overwrite", "merge"])
 def test_rows_without_a_day_fail_the_days_that_are_computed_with_them_and_are_counted(built, write_mode):
     plain, before = built.table(UPDATES), built.rows(UPDATES)
     without = expr("CASE WHEN outage_number <> '100' THEN arrival_day END")

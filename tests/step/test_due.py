@@ -162,12 +162,6 @@ def test_a_change_of_one_day_makes_every_later_day_of_a_table_that_reads_itself_
     assert sorted_out(history, [0, 1, 2, 3], changed, force=days(3)).in_case == set(days(2))
 
 
-def test_days_appended_before_are_not_appended_again_even_by_force():
-    accepted = built(raw, 3) | built(updates, 3)
-    due = sorted_out(updates, [3], accepted, force=days(3), already=days(3))
-    assert (due.up_to_date, due.compute) == (days(3), [])
-
-
 def test_a_rule_compares_with_the_same_delivery_only():
     """Of a table read from the same source: another delivery's rows would make the share right for rows that are gone."""
     compared = replace(raw, name="raw/b", compared_with=[raw])

@@ -99,7 +99,7 @@ def test_a_build_is_recorded_with_its_figures_its_inputs_and_who_requested_it():
         "new1",
         3,
     )
-    assert (build.run, build.identity, build.plan, build.who, build.reason) == ("a run", "a run", "p", "ada", "why not")
+    assert (build.run, build.plan, build.who, build.reason) == ("a run", "p", "ada", "why not")
     assert (build.write_mode, build.input_versions, build.seconds, build.at) == ("merge", {"staging/u": 7}, 1.235, at)
     assert [(check["rule"], check["passed"], check["rows"]) for check in build.checks] == [("has_rows", True, [])]
 

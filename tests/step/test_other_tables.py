@@ -8,7 +8,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Landing, itself, rules, table, window
-from backfill_assets.tables.declaration import Table
 from tests.deliveries import day, days
 from tests.world import World
 
@@ -99,34 +98,6 @@ def test_a_merge_of_several_days_keeps_each_days_rows_where_the_key_does_not_nam
     world.write(day(0), ["south,7", "north,8"])
     (build,) = world.run(days(0), sales, write_mode="merge")["raw/sales"].built
     assert (build.rows, build.mixed) == (2, False)  # nothing of before is left
-    world.write(day(0), ["west,9"], "late.jsonl")
-    (build,) = world.run(days(0), sales, write_mode="append_once")["raw/sales"].built
-    assert (build.outcome, build.message.splitlines()[0]) == ("failed", "unique_key: 2 keys more than once")
-
-
-def with_columns(columns: str, *names: str) -> Table:
-    """`raw/sales` as a table with these columns."""
-    return replace(sales, columns=columns, version=columns, compute=lambda lines: sales.compute(lines).selectExpr(*names))
-
-
-@pytest.mark.parametrize(
-    ("columns", "names", "cents"),
-    [
-        pytest.param("day DATE, store STRING", ("day", "store"), [1, None], id="a column that is not declared any more"),
-        pytest.param(
-            "day DATE, store STRING, cents BIGINT, euros DOUBLE", ("day", "store", "cents", "cents / 100D AS euros"),
-            [1, 2], id="a new column",
-        ),
-    ],
-)  # fmt: skip
-def test_rows_are_added_to_a_day_whose_table_has_other_columns(world, columns, names, cents):
-    world.write(day(0), ["north,1"])
-    world.run(days(0), sales)
-    world.write(day(0), ["south,2"])
-    (build,) = world.run(days(0), with_columns(columns, *names), run="more", write_mode="append_once")["raw/sales"].built
-    assert (build.outcome, build.rows, build.mixed) == ("accepted", 2, True)
-    rows = sorted(world.arrow("raw/sales").to_pylist(), key=lambda row: row["store"])
-    assert [(row["store"], row["cents"]) for row in rows] == list(zip(["north", "south"], cents, strict=True))
 
 
 @table(

@@ -45,8 +45,7 @@ def test_a_merge_into_rows_that_changed_meanwhile_is_refused(built):
     assert len(built.rows(OUTAGES, days(1))) == 2
 
 
-@pytest.mark.parametrize("write_mode", ["merge", "append_once"])
-def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(built, write_mode):
+def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(built):
     mine = only_some(built, "103", version=built.table(OUTAGES).version)
     inner, by_hand = mine.compute, "outage_number = '102'"
 
@@ -56,9 +55,9 @@ def test_rows_that_somebody_changed_by_hand_meanwhile_are_not_taken_for_ours(bui
 
     before, rules = built.accepted(OUTAGES), [types_as_declared(), unique_key()]
     with pytest.raises(Conflict, match=r"it was rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
-        built.run(days(1), replace(mine, compute=compute, rules=rules), run="mine", force=True, write_mode=write_mode)
+        built.run(days(1), replace(mine, compute=compute, rules=rules), run="mine", force=True, write_mode="merge")
     assert (built.accepted(OUTAGES), len(built.rows(OUTAGES, days(1)))) == (before, 3)
-    refused = built.run(days(1), replace(mine, rules=rules), run="mine", force=True, write_mode=write_mode)[OUTAGES]
+    refused = built.run(days(1), replace(mine, rules=rules), run="mine", force=True, write_mode="merge")[OUTAGES]
     assert refused.blocked[day(1)].endswith("Those rows would be kept: use write_mode overwrite")
 
 
@@ -84,12 +83,11 @@ class LakeChangedLate(Lake):
         return LedgerReadLate(self.root, self.late)
 
 
-@pytest.mark.parametrize("write_mode", ["merge", "append_once"])
-def test_rows_that_somebody_changes_by_hand_right_before_the_commit_are_not_kept_as_ours(built, write_mode):
+def test_rows_that_somebody_changes_by_hand_right_before_the_commit_are_not_kept_as_ours(built):
     """Whoever takes no lock may commit at any time: our commit holds only at the version that was looked at."""
     lake = LakeChangedLate(str(built.root), [built.lake.path(OUTAGES)])
     mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared(), unique_key()])
-    request = StepRequest("mine", force=True, write_mode=write_mode)
+    request = StepRequest("mine", force=True, write_mode="merge")
     with pytest.raises(Conflict, match=r"rewritten by commit \d+ \(UPDATE\), not by this project.*wrote nothing"):
         Step(mine, replace(built.workspace, lake=lake), request, built.spark).run(days(1))
     assert lake.late == []

@@ -30,7 +30,7 @@ def test_an_ancestor_that_failed_and_is_up_to_date_again_blocks_nothing_although
     assert (start.inputs, start.version) == ({history.name: -1, outages.name: -1}, -1)
 
 
-@pytest.mark.parametrize(("write_mode", "found"), [("overwrite", []), ("merge", [4]), ("append_once", [4])])
+@pytest.mark.parametrize(("write_mode", "found"), [("overwrite", []), ("merge", [4])])
 def test_rows_that_no_build_has_accepted_are_not_kept(tmp_path, write_mode, found):
     ours, theirs = (Build(outages.name, day(n), "accepted", "r", "1", rows=2) for n in (3, 4))
     write_days(tmp_path, ours)

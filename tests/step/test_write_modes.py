@@ -1,15 +1,14 @@
-"""Rows that are kept: merged on the key, or appended once by a run and its re-executions."""
+"""Rows that are kept: merged on the key."""
 
 from dataclasses import replace
 
 import pytest
-from pyspark.sql.functions import lit
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
-from backfill_assets.quality.rules import rows_between, unique_key
+from backfill_assets.quality.rules import rows_between
 from tests.deliveries import arriving, day, days
-from tests.step.variants import forget_the_record, only_some
+from tests.step.variants import only_some
 from tests.world import (
     FOUR,
     HISTORY,
@@ -80,66 +79,23 @@ def test_merge_into_a_table_of_other_columns_is_refused_and_says_what_to_do(buil
 
 @pytest.mark.parametrize(
     ("write_mode", "why"),
-    [("merge", "no key to merge on"), ("append_once", "no rule unique_key(), which alone refuses rows that a day has already")],
+    [
+        ("merge", "raw/outage_events has no key to merge on"),
+        ("append_once", "append_once is not a write mode: there are overwrite and merge"),
+    ],
 )
-def test_a_table_without_a_key_refuses_to_keep_rows(once, write_mode, why):
+def test_a_write_mode_that_a_table_cannot_have_is_refused(once, write_mode, why):
     nothing_read = replace(once, root=once.root / "none", spark=no_spark)
     with pytest.raises(UsageError) as refused:
         nothing_read.run(days(1), [RAW], write_mode=write_mode, force=True)
-    assert str(refused.value) == f"raw/outage_events has {why}. Nothing was written. Use write_mode overwrite."
+    assert str(refused.value) == f"{why}. Nothing was written. Use write_mode overwrite."
 
 
-@pytest.mark.parametrize("write_mode", ["merge", "append_once"])
-def test_a_table_that_reads_itself_keeps_no_rows(once, write_mode):
+def test_a_table_that_reads_itself_keeps_no_rows(once):
     """Its next day would be computed from the rows that were kept in one cut into runs, and without them in another."""
     nothing_read = replace(once, root=once.root / "none", spark=no_spark)
-    with pytest.raises(UsageError, match=rf"{HISTORY} reads itself: with rows that {write_mode} keeps.*Nothing was written"):
-        nothing_read.run(days(1), [HISTORY], write_mode=write_mode, force=True)
-
-
-ONCE = {"write_mode": "append_once", "identity": "the run", "force": True}
-
-
-@pytest.fixture
-def appended(built):
-    """The four days, to the second of which one run has appended an outage."""
-    built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
-    built.run(days(1), [REJECTED, RAW, UPDATES])
-    result = built.run(days(1), only_some(built, "103", version="2"), run="the run", **ONCE)[OUTAGES]
-    assert [build.rows for build in result.built] == [4]
-    return built
-
-
-def test_append_once_adds_rows_once_for_a_run_and_its_re_executions(appended):
-    more = only_some(appended, "103", version="2")
-    again = replace(appended, spark=no_spark).run(days(1), more, run="its re-execution", **ONCE)[OUTAGES]
-    assert [b.day for b in again.up_to_date] == days(1)
-    assert len(appended.rows(OUTAGES, days(1))) == 4
-
-
-def test_append_once_adds_rows_once_also_after_a_crash_before_the_record(appended):
-    forget_the_record(appended, OUTAGES)
-    appended.run(days(1), only_some(appended, "103", version="2"), run="another re-execution", **ONCE)
-    assert len(appended.rows(OUTAGES, days(1))) == 4
-
-
-def test_append_once_of_keys_that_are_there_is_refused(built):
-    failed = built.run(days(1), only_some(built, "100", version="2"), **ONCE)[OUTAGES].failed()
-    assert failed[0].message.startswith("unique_key: 1 keys more than once")
-    assert len(built.rows(OUTAGES, days(1))) == 3
-
-
-def test_a_re_execution_after_a_partial_failure_appends_only_the_rest(built):
-    plain = built.table(RAW)
-    again = {"compute": lambda lines: plain.compute(lines).withColumn("source_file", lit("again"))}
-    table = replace(plain, key=("source_file", "outageNumber"), rules=[unique_key()], version="2", **again)
-    before = len(built.rows(RAW))
-    (built.folder(day(2)) / "events.jsonl").rename(built.landing / "away")
-    first = built.run(FOUR, table, **ONCE)[RAW]
-    (built.landing / "away").rename(built.folder(day(2)) / "events.jsonl")
-    second = built.run(FOUR, table, **ONCE)[RAW]
-    assert ([b.day for b in first.built if b.succeeded], [b.day for b in second.built]) == (days(0, 1, 3), days(2))
-    assert len(built.rows(RAW)) == 2 * before
+    with pytest.raises(UsageError, match=rf"{HISTORY} reads itself: with rows that merge keeps.*Nothing was written"):
+        nothing_read.run(days(1), [HISTORY], write_mode="merge", force=True)
 
 
 def test_a_merge_of_no_rows_is_recorded(built):
