@@ -7,9 +7,9 @@ import pytest
 
 from backfill_assets.calendar import ranges
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.status import status_of
+from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 from tests.projects import deliver, opened, written

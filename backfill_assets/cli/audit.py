@@ -20,7 +20,7 @@ from backfill_assets.cli.rendering import terminal
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.rebuild.carry_out import refuse_without_daemons
 from backfill_assets.servers.home import dagster_of
 from backfill_assets.workspace import Workspace, open_workspace

@@ -18,11 +18,12 @@ from backfill_assets.cli.up import interrupted_by_signals, watch
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import FIRST_DAY, LAST_DAY, deliver
 from backfill_assets.errors import NothingToBuild, ServiceUnavailable, UsageError
-from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.outcome import TableOutcome, outcomes
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.pyproject import BUNDLED
 from backfill_assets.rebuild.start import rebuild_of

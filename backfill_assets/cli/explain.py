@@ -12,8 +12,7 @@ from backfill_assets.lake.record import Build, short
 from backfill_assets.lake.running_steps import RunningStep, running_steps
 from backfill_assets.lake.shadow_base import ledgers_of_shadows
 from backfill_assets.plan.changed_files import changed_since
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import status_of
+from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.workspace import open_workspace
 
 

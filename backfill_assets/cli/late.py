@@ -14,7 +14,7 @@ from backfill_assets.cli.late_html import page
 from backfill_assets.cli.rendering import terminal
 from backfill_assets.plan.arrivals import arrivals_of
 from backfill_assets.plan.late import Late, LateDay, Unplaced, late_rows, rebuild_commands
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.workspace import open_workspace
 
 

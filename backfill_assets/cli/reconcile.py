@@ -20,8 +20,7 @@ from backfill_assets.errors import ServiceUnavailable, TableUnreadable
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import key, recover, tables_in
 from backfill_assets.lake.table_state import TableState, read_state
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized, read_materialized, report, running_runs
 from backfill_assets.reconcile.disagreement import Disagreement

@@ -20,13 +20,14 @@ from backfill_assets.plan import text
 from backfill_assets.plan.estimate import seconds_by_table
 from backfill_assets.plan.events import in_words
 from backfill_assets.plan.history import resolve_plan_id
-from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.outcome import outcomes
 from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.read_remaining import remaining_reader
 from backfill_assets.plan.readers_left import Readers, outdated_lines, readers_left
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.shadow import workspace_of
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import CLOSED, OPEN, PLANNED, Plans
 from backfill_assets.rebuild import carry_out as rebuilding
 from backfill_assets.rebuild.ended import after_nothing, after_plan

@@ -18,8 +18,7 @@ from backfill_assets.cli.which_project import project_set_by
 from backfill_assets.lake.delta_table import version_of
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.column_changes import column_lines
-from backfill_assets.plan.make import latest_builds, runs_by_partition
-from backfill_assets.plan.status import PartitionStatus, State, Status, status_of
+from backfill_assets.plan.status import PartitionStatus, State, Status, latest_builds, runs_by_partition, status_of
 from backfill_assets.publish.channels import behind
 from backfill_assets.publish.reasons import Cause
 from backfill_assets.publish.release_live import why_not_released

@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
-from pyarrow.fs import FileSelector
 
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.commits import read_commits
 from backfill_assets.lake.delta_table import KeptTable, open_table
 from backfill_assets.lake.file_commit import FileCommit
-from backfill_assets.lake.paths import ARCHIVED, files_in
+from backfill_assets.lake.paths import files_in
 from backfill_assets.lake.slice import DataFile, files_of
 
 DAY = "day"
@@ -117,12 +116,6 @@ def _by_day(state: Archived, files: Iterable[DataFile]) -> dict[date, dict[str, 
         if name := names.get(load_of(file)):
             by_day.setdefault(file.day, {}).setdefault(name, []).append(file)
     return by_day
-
-
-def archived_in(root: str) -> list[str]:
-    """The names of the tables of archives in the lake at `root`."""
-    folders = files_in(root).get_file_info(FileSelector(ARCHIVED, allow_not_found=True))
-    return sorted(f"{ARCHIVED}/{folder.base_name}" for folder in folders if not folder.is_file)
 
 
 def load_of(file: DataFile) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from backfill_assets.errors import BackfillError, UsageError
-from backfill_assets.lake.archived import archived_in
 from backfill_assets.lake.delta_table import one_line
 from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.paths import archived_in
 from backfill_assets.lake.recovery import tables_in
 from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.releases import Releases

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 ARCHIVED = "_archived"
 ANSWERS = "_answers"
@@ -75,3 +75,9 @@ def files_in(folder: str) -> FileSystem:
     if "://" in folder:
         return PyFileSystem(DeltaStorageHandler(folder))
     return SubTreeFileSystem(str(Path(folder).absolute()), LocalFileSystem())
+
+
+def archived_in(root: str) -> list[str]:
+    """The names of the tables of archives in the lake at `root`."""
+    folders = files_in(root).get_file_info(FileSelector(ARCHIVED, allow_not_found=True))
+    return sorted(f"{ARCHIVED}/{folder.base_name}" for folder in folders if not folder.is_file)

@@ -11,7 +11,7 @@ from dagster import AssetKey, AssetsDefinition, AutomationCondition, Materialize
 from backfill_assets.plan.arrivals import arrivals_of
 from backfill_assets.plan.arrivals_picture import data_uri
 from backfill_assets.plan.late import late_reads, late_rows
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.workspace import Workspace
 
 REPORT = AssetKey(["reports", "late_arrivals"])

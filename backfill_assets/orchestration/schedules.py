@@ -22,7 +22,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from backfill_assets.calendar import Calendar, Partition, between
 from backfill_assets.dagster_client import tags
 from backfill_assets.orchestration.assets import asset_key
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.tables.graph import days_until_complete, on_request
 from backfill_assets.workspace import Workspace
 

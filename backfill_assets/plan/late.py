@@ -12,8 +12,7 @@ from itertools import chain
 
 from backfill_assets.calendar import Partition, days_as_typed
 from backfill_assets.lake.latest import Latest
-from backfill_assets.plan.make import latest_builds, runs_by_partition
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, runs_by_partition, status_of
 from backfill_assets.step.inputs import InputReader, partitions_changed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import Window

@@ -8,9 +8,7 @@ from itertools import chain
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import Awaited, Guarded, SourceError, UsageError
 from backfill_assets.lake.latest import Latest
-from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.record import WriteMode
-from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.nearest import did_you_mean
 from backfill_assets.plan import history
 from backfill_assets.plan.column_changes import column_lines
@@ -23,7 +21,7 @@ from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.selection import Selection, select
 from backfill_assets.plan.selector import selector_of
 from backfill_assets.plan.shadow import into
-from backfill_assets.plan.status import Status, status_of
+from backfill_assets.plan.status import Status, latest_builds, runs_by_partition, status_of
 from backfill_assets.plan.store import DISCARDED, PUBLISHED, ROLLED_BACK, Plans
 from backfill_assets.step.accept import unknown_names
 from backfill_assets.step.accepted import acceptable_rules
@@ -49,19 +47,6 @@ class Planned:
     expected: Estimate
     columns: Sequence[str] = ()
     unusable: Mapping[Partition, str] = field(default_factory=dict)
-
-
-def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
-    """The latest builds of these tables and days (None: of every partition of the workspace), which of them somebody else
-    wrote to since, and which partitions `plan` has built."""
-    of = dict.fromkeys(workspace.names) if days is None else days
-    builds = workspace.lake.latest(of, plan=plan)
-    return replace(builds, rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, dict.fromkeys(of)))
-
-
-def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
-    """The run that is computing each partition. Read before the ledger: what ends between the two is running, not missing."""
-    return {partition: step.run for partition, step in running_steps(workspace.lake.root).items()}
 
 
 def make_plan(request: RebuildRequest, workspace: Workspace) -> Planned:

@@ -7,11 +7,10 @@ from backfill_assets.calendar import Partition
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.running_steps import running_steps
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.remaining import Remaining, remaining_of
 from backfill_assets.plan.shadow import workspace_of
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from backfill_assets.calendar import Partition, days_as_typed
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.workspace import Workspace
 
 

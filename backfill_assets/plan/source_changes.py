@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from backfill_assets.calendar import Partition
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.latest import Latest
-from backfill_assets.plan.make import latest_builds, runs_by_partition
+from backfill_assets.plan.status import latest_builds, runs_by_partition
 from backfill_assets.step.delivered import delivered_for, files_changed
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace

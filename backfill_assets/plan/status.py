@@ -4,7 +4,7 @@ A partition is up to date exactly when a step would not compute it: both ask `st
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property
@@ -12,7 +12,9 @@ from functools import cache, cached_property
 from backfill_assets.calendar import Calendar, Partition
 from backfill_assets.errors import Awaited, NotDelivered, SourceError, StillWritten
 from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.record import Build
+from backfill_assets.lake.running_steps import running_steps
 from backfill_assets.plan.messages import first_line, has_rows, input_changed, not_read, other_files, other_inputs, rows_hint
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for, files_changed
 from backfill_assets.step.due import incomplete, lacking, lacks_on_request
@@ -171,3 +173,16 @@ def _outdated(table: Table, day: date, changed: Change, why: str, built_by: str,
     if changed.cause == Cause.MIXED:
         return State.MIXED, why or "some of its rows were made by other code, or from other files or inputs, than it has now"
     return State.INPUT_CHANGED, input_changed(changed, day, calendar)
+
+
+def latest_builds(workspace: Workspace, plan: str = "", days: Days | None = None) -> Latest:
+    """The latest builds of these tables and days (None: of every partition of the workspace), which of them somebody else
+    wrote to since, and which partitions `plan` has built."""
+    of = dict.fromkeys(workspace.names) if days is None else days
+    builds = workspace.lake.latest(of, plan=plan)
+    return replace(builds, rewritten=builds.differing() | workspace.lake.rewritten(builds.accepted, dict.fromkeys(of)))
+
+
+def runs_by_partition(workspace: Workspace) -> dict[Partition, str]:
+    """The run that is computing each partition. Read before the ledger: what ends between the two is running, not missing."""
+    return {partition: step.run for partition, step in running_steps(workspace.lake.root).items()}

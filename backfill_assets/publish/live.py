@@ -18,7 +18,7 @@ from backfill_assets.lake.release import Release, TableVersion
 from backfill_assets.lake.released import open_version
 from backfill_assets.lake.releases import Releases
 from backfill_assets.lake.table_state import differing_days
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
 

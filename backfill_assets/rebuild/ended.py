@@ -6,14 +6,13 @@ from backfill_assets.calendar import Partition
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import BackfillError
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.make import latest_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.readers_left import Readers, readers_left
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.selector import selector_of
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.reconcile.dagster_record import report
 from backfill_assets.reconcile.shadow_record import wipe_shadows
 from backfill_assets.reconcile.shown_wrong import NOT_REPORTED, report_shown_wrong

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import own_days
 from backfill_assets.step.errors_of_days import described, is_of_step
+from backfill_assets.step.inputs import own_days
 from backfill_assets.tables.declaration import Table
 
 # If so many days fail one after the other before any was built, it is not the days.

@@ -9,10 +9,9 @@ from backfill_assets.errors import Awaited, SourceError
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import WriteMode
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
-from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, tables_read
+from backfill_assets.step.inputs import AcceptedBuilds, Inputs, change, own_days, tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import days_until_complete, on_request
-from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 
@@ -170,8 +169,3 @@ def _changed(
 ) -> bool:
     last = accepted.get((table.name, day))
     return last is None or change(table, last, inputs, delivery) is not None
-
-
-def own_days(table: Table, day: date) -> list[date]:
-    """The days of the table itself that `day` may read."""
-    return [d for read in table.reads.values() if isinstance(read, Window) and read.table is None for d in read.days(day)]

@@ -12,7 +12,7 @@ from datetime import date
 
 from backfill_assets.calendar import ranges
 from backfill_assets.lake.record import Build
-from backfill_assets.step.due import own_days
+from backfill_assets.step.inputs import own_days
 from backfill_assets.tables.declaration import Table
 
 

@@ -13,6 +13,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.delivered import NO_DELIVERY, Delivered, delivered_for
 from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import Window
 from backfill_assets.workspace import Workspace
 
 AcceptedBuilds = Mapping[Partition, Build]
@@ -133,3 +134,8 @@ def days_up_to_date(table: Table, days: Collection[date], builds: Latest, worksp
         return change(table, last, reader.of(day), delivered.get(day, NO_DELIVERY)) is None
 
     return [day for day in days if stands(day)]
+
+
+def own_days(table: Table, day: date) -> list[date]:
+    """The days of the table itself that `day` may read."""
+    return [d for read in table.reads.values() if isinstance(read, Window) and read.table is None for d in read.days(day)]

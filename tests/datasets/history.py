@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from backfill_assets import Archive, Landing, TwoFlows, field, rules, same_day, table
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.store import Lake
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import State, Status, status_of
+from backfill_assets.plan.status import State, Status, latest_builds, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.load_slice import LoadResult

@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports.tables import NAMES, TABLES
 from backfill_assets.lake.store import Lake
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest

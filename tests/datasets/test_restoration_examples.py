@@ -19,9 +19,9 @@ from backfill_assets.datasets.outages.restoration_examples import OUTCOMES, know
 from backfill_assets.datasets.outages.restoration_time import restoration_time
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.record import Build
-from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.project import in_order, load
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.columns import types_of

@@ -14,9 +14,9 @@ import pytest
 from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.features import region_daily
 from backfill_assets.datasets.outages.weather import REGIONS, VARIABLES, region_weather, weather
-from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.status import Status, status_of
+from backfill_assets.plan.status import Status, latest_builds, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.open_meteo import OpenMeteo
 from backfill_assets.step.request import StepResult

@@ -3,8 +3,7 @@
 import pytest
 
 from backfill_assets.errors import UsageError
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.rollback import roll_back
 from tests.plan.workspaces import workspace_of

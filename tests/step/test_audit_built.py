@@ -6,8 +6,7 @@ from deltalake import DeltaTable
 from pyspark.sql.functions import lit
 
 from backfill_assets.lake.record import ROWS_DIFFER
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import PartitionStatus, State, status_of
+from backfill_assets.plan.status import PartitionStatus, State, latest_builds, status_of
 from backfill_assets.quality.rules import rows_between
 from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest, StepResult

@@ -11,8 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.table_state import read_state
-from backfill_assets.plan.make import latest_builds
-from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
 from tests.deliveries import arriving, day, days

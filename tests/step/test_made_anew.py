@@ -15,9 +15,9 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.column_changes import column_lines
-from backfill_assets.plan.make import latest_builds, make_plan
+from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
-from backfill_assets.plan.status import status_of
+from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table

@@ -9,7 +9,7 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.functions import expr
 
 from backfill_assets.errors import InputsChanged, ServiceUnavailable
-from backfill_assets.plan.make import latest_builds
+from backfill_assets.plan.status import latest_builds
 from backfill_assets.quality.rule import Rule
 from backfill_assets.step.errors_of_days import may_be_of_days
 from tests.deliveries import day, days
