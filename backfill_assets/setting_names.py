@@ -34,7 +34,7 @@ def refuse_unknown(fields: Collection[str], file: Path) -> None:
     known = {f"{PREFIX}{name.upper()}" for name in fields}
     for name in sorted({*os.environ, *_names_in(file)} - known):
         if name.startswith(PREFIX):
-            meant = nearest(name, known) or "one of those in the README"
+            meant = nearest(name, known) or "one that `backfill guide settings-and-commands` lists"
             raise SettingsError(f"{name} is not a setting. Nothing was done. Did you mean {meant}? Otherwise take it out.")
 
 

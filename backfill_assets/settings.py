@@ -51,7 +51,7 @@ class Settings(BaseSettings):
     landing: Annotated[str, AfterValidator(without_password), AfterValidator(of_known_store)] = ""
     first_day: date | None = None
     last_day: date | None = None
-    # One run of many days is several times faster than many runs (README, "How fast"); the plan cuts chunks.
+    # One run of many days is several times faster than many runs (the guide to operations, "Speed"); the plan cuts chunks.
     days_per_run: int = Field(default=1000, ge=1)
     spark_master: str | None = None
     spark_remote: str | None = Field(default=None, pattern=r"^sc://.+")

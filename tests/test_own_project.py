@@ -11,14 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.dagster_client.client import Dagster
-from tests.journeys.servers import PROJECT, Up, environment_alone
+from tests.documents import README
+from tests.journeys.servers import Up, environment_alone
 from tests.journeys.station import Station
 
-README = (PROJECT / "README.md").read_text()
-BASH = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-(SETUP,) = [block for block in BASH if "pyproject.toml" in block]
-(COMMANDS,) = [block for block in BASH if "backfill up" in block]
-(MODULE,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "definitions(" in block]
+SETUP = README.block_with("bash", "pyproject.toml")
+COMMANDS = README.block_with("bash", "backfill up")
+MODULE = README.block_with("python", "definitions(")
 
 TABLES = ["staging/orders", "features/store_sales"]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backfill_assets.cli import exit_codes, rebuild_verbs, release_verbs, shadow_verbs
+from backfill_assets.cli import exit_codes, guide, rebuild_verbs, release_verbs, shadow_verbs
 from backfill_assets.cli.options import Json, Port, Target
 from backfill_assets.cli.plain_text import refuse_bytes
 
@@ -98,6 +98,7 @@ def status(
 app.add_typer(rebuild_verbs.app)
 app.add_typer(shadow_verbs.app)
 app.add_typer(release_verbs.app)
+app.add_typer(guide.app)
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """The model of restoration times on real examples: its figures as DuckDB finds them, and the same bytes whoever builds it."""
 
-import re
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -21,6 +20,7 @@ from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.models.saved import content_hash, unpacked
+from tests.documents import guide
 from tests.environment import SAMPLE
 from tests.oracle import oracle_of
 from tests.suite import connect
@@ -110,14 +110,11 @@ def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
     assert content_hash(bytes(other["model"])) == other["model_version"]
 
 
-def test_the_readmes_story_plans_all_that_the_model_is_made_from_and_predicts_by_the_released_one(
+def test_the_guides_story_plans_all_that_the_model_is_made_from_and_predicts_by_the_released_one(
     spark, examples, built, tmp_path, monkeypatch
 ):
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (commands,) = [
-        block for block in re.findall(r"```bash\n(.*?)```", readme, re.DOTALL) if "datasets.outages.training" in block
-    ]
-    (program,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "load_model" in block]
+    commands = guide("features-and-models").block_with("bash", "datasets.outages.training")
+    program = guide("features-and-models").block_with("python", "load_model")
     export, run, reproduce = (shlex.split(line, comments=True) for line in commands.splitlines())
     monkeypatch.setenv(*export[1].split("=", 1))
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))

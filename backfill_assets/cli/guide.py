@@ -1,0 +1,59 @@
+"""`backfill guide`: read the guides that ship with the package."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backfill_assets.errors import UsageError
+from backfill_assets.nearest import did_you_mean
+
+GUIDES = Path(__file__).resolve().parents[1] / "guide"
+app = typer.Typer()
+
+
+@app.command()
+def guide(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The guide to print. Without one, the topics are listed.")] = "",
+) -> None:
+    """Read a guide. Without a topic, list the topics."""
+    topics = sorted(path.stem for path in GUIDES.glob("*.md"))
+    if not topic:
+        list_topics(topics)
+    elif topic in topics:
+        show(read_guide(topic))
+    else:
+        raise UsageError(
+            f"There is no guide {topic}. Nothing was done.{did_you_mean(topic, topics)} `backfill guide` lists the topics."
+        )
+
+
+def read_guide(topic: str) -> str:
+    return (GUIDES / f"{topic}.md").read_text(encoding="utf-8")
+
+
+def summary_of(text: str) -> str:
+    """Return the first paragraph below the title, on one line."""
+    _, paragraph, *_ = text.split("\n\n")
+    return " ".join(paragraph.split())
+
+
+def list_topics(topics: list[str]) -> None:
+    width = max(map(len, topics))
+    for topic in topics:
+        print(f"{topic:{width}}  {summary_of(read_guide(topic))}")
+    print("\nType `backfill guide TOPIC` to read one.")
+
+
+def show(text: str) -> None:
+    """Print Markdown: formatted on a terminal, as it is written through a pipe."""
+    from rich.markdown import Markdown
+
+    from backfill_assets.cli.rendering import terminal
+
+    console = terminal()
+    if console.is_terminal and not console.is_dumb_terminal:
+        # A link in a guide is a path inside the package: no terminal can open it.
+        console.print(Markdown(text, hyperlinks=False))
+    else:
+        print(text, end="")

@@ -1,0 +1,37 @@
+"""`backfill guide` lists the guides, and prints one."""
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from backfill_assets.cli import exit_codes, guide, rendering
+from backfill_assets.cli.app import app
+from backfill_assets.errors import UsageError
+from tests.documents import GUIDES
+
+
+def test_without_a_topic_every_guide_is_listed_with_one_line():
+    listed = CliRunner().invoke(app, ["guide"]).stdout.splitlines()
+    assert [line.split()[0] for line in listed[: len(GUIDES)]] == [each.path.stem for each in GUIDES]
+    assert all(len(line) <= 132 and line.endswith(".") for line in listed[: len(GUIDES)])
+
+
+@pytest.mark.parametrize("document", GUIDES, ids=str)
+def test_through_a_pipe_a_guide_is_printed_as_it_is_written(document):
+    printed = CliRunner().invoke(app, ["guide", document.path.stem])
+    assert (printed.exit_code, printed.stdout) == (exit_codes.DONE, document.text)
+
+
+def test_on_a_terminal_a_guide_is_formatted(monkeypatch, capsys):
+    monkeypatch.setattr(rendering, "terminal", lambda: Console(force_terminal=True, width=80))
+    guide.show("# Title\n\nSome `code` and a [link](rebuild.md).\n")
+    shown = capsys.readouterr().out
+    assert "\x1b[" in shown
+    assert "# Title" not in shown
+    assert "rebuild.md" in shown
+
+
+def test_a_wrong_topic_is_a_usage_error_that_names_the_nearest():
+    failed = CliRunner().invoke(app, ["guide", "publsh"])
+    assert isinstance(failed.exception, UsageError)
+    assert "publish" in str(failed.exception)

@@ -1,0 +1,169 @@
+"""The examples and the tables of the guides."""
+
+import json
+import re
+import shlex
+from dataclasses import fields
+from datetime import date
+from typing import Any
+
+import pytest
+from dagster import validate_run_config
+from dagster_graphql.schema import create_schema
+from dagster_shared.yaml_utils import load_run_config_yaml
+from graphql import parse, validate
+from graphql.execution.values import get_variable_values
+from graphql.language.ast import OperationDefinitionNode
+from typer.main import get_command
+
+from backfill_assets.cli import exit_codes
+from backfill_assets.cli.app import app
+from backfill_assets.code_location import definitions_of
+from backfill_assets.datasets.outages.tables import TABLES
+from backfill_assets.lake.release import TableVersion
+from backfill_assets.lake.releases import Releases
+from backfill_assets.orchestration.job_config import plan_named, request_of
+from backfill_assets.orchestration.run_options import RebuildOptions
+from backfill_assets.plan.request import RebuildRequest, flag
+from backfill_assets.settings import Settings
+from backfill_assets.workspace import open_workspace
+from tests.documents import GUIDES, PROJECT, guide
+from tests.lake.published import THREE_DAYS, write
+
+ROOT: Any = get_command(app)
+OF_PLAN = "the options of a plan"
+
+
+def codes_in(cell: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", cell))
+
+
+def options_of(command: str) -> set[str]:
+    parameters = ROOT.commands[command].params
+    return {name for each in parameters for name in each.opts if name.startswith("--")} - {"--help"}
+
+
+def test_the_graphql_request_fits_the_installed_dagster():
+    command = guide("rebuild").block_with("bash", "curl")
+    words = shlex.split(command)
+    body = json.loads(words[words.index("-d") + 1])
+    schema, document = create_schema().graphql_schema, parse(body["query"])
+    assert validate(schema, document) == []
+    (operation,) = [d for d in document.definitions if isinstance(d, OperationDefinitionNode)]
+    read = get_variable_values(schema, list(operation.variable_definitions), body["variables"])
+    assert isinstance(read, dict), read
+    tables = {table.name for table in TABLES}
+    assert {"/".join(a["assetKey"]["path"]) for a in body["variables"]["params"]["partitionsByAssets"]} <= tables
+    RebuildOptions(**body["variables"]["params"]["runConfigData"]["resources"]["options"]["config"])
+
+
+def test_the_configuration_of_a_job_is_one_that_dagster_takes():
+    text = guide("rebuild").block_with("yaml", "ops:")
+    job = definitions_of(open_workspace()).resolve_job_def("run_plan")
+    config: Any = load_run_config_yaml(text)
+    assert validate_run_config(job, config)
+    assert plan_named(config["ops"]["run"]["config"]) == ""
+    assert request_of(config["ops"]["run"]["config"]).partitions
+    (named,) = re.findall(r"`config: (\{plan: .*?\})`", guide("rebuild").text)
+    assert validate_run_config(job, {"ops": {"run": {"config": load_run_config_yaml(named)}}})
+
+
+def test_a_release_is_read_as_the_guide_reads_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
+    tables = {name: TableVersion(name, 0) for name in ("staging/outages", "features/region_daily")}
+    for name in tables:
+        write(tmp_path, THREE_DAYS | {date(2019, 9, 2): ["one", "two"]}, name)
+    Releases(str(tmp_path)).add(None, tables, kind="live", who="", reason="")
+    program = guide("publish").block_with("python", "open_release")
+    names: dict[str, Any] = {}
+    exec(program, names)
+    assert sorted(names["outages"]["n"]) == ["one", "two"]
+    assert names["regions"].count_rows() == 2
+
+
+@pytest.mark.parametrize("topic", ["sources", "features-and-models"])
+def test_declarations_in_guides_are_accepted(topic: str):
+    """Blocks that read a lake are run by tests of their own."""
+    for block in guide(topic).blocks("python"):
+        if "SparkSession" not in block:
+            exec(block, {})
+
+
+def test_the_options_of_a_run_are_accepted_by_dagster():
+    text = guide("rebuild").block_with("yaml", "resources:")
+    assert validate_run_config(definitions_of(open_workspace()).resolve_job_def("rebuild"), load_run_config_yaml(text))
+
+
+def first_column(topic: str, heading: str) -> set[str]:
+    return {cells[0].strip("`") for cells in guide(topic).table_below(heading)}
+
+
+def test_the_tables_of_jobs_schedules_and_sensors_are_complete():
+    definitions = definitions_of(open_workspace())
+    job_names = {job.name for job in definitions.jobs or ()}
+    assert first_column("operations", "## Jobs in the UI") == job_names
+    assert first_column("operations", "## Sensors") == {sensor.name for sensor in definitions.sensors or ()}
+    schedule_names = {schedule.name for schedule in definitions.schedules or ()}
+    assert schedule_names == {"nightly", "weekly_maintenance"} <= set(guide("operations").inline_code())
+
+
+def test_every_bundled_table_is_described():
+    described = first_column("features-and-models", "## The bundled tables")
+    assert described == {table.name for table in TABLES}
+
+
+def test_the_table_of_settings_is_complete():
+    rows = {
+        codes_in(cells[0]).pop(): cells for cells in guide("settings-and-commands").table_below("## Where settings come from")
+    }
+    fields_by_name = {f"BACKFILL_{name.upper()}": field for name, field in Settings.model_fields.items()}
+    assert list(rows) == list(dict.fromkeys(rows))
+    assert rows.keys() == fields_by_name.keys()
+    simple = {name: field.default for name, field in fields_by_name.items() if isinstance(field.default, int | str)}
+    differing = {
+        name: default
+        for name, default in simple.items()
+        if default not in ("", fields_by_name["BACKFILL_PROJECT"].default)
+        and str(default).lower() not in codes_in(rows[name][1])
+    }
+    assert differing == {}
+
+
+def test_the_table_of_commands_is_complete():
+    rows = guide("settings-and-commands").table_below("## Commands")
+    named = {code.removeprefix("backfill "): cells for cells in rows for code in codes_in(cells[0])}
+    assert len(named) == len(rows)
+    assert named.keys() == ROOT.commands.keys()
+    of_plan = {flag(each.name) for each in fields(RebuildRequest)}
+    for name, (_, _, options) in named.items():
+        listed = codes_in(options) | (of_plan if OF_PLAN in options else set())
+        assert listed == options_of(name), name
+
+
+def test_the_table_of_plan_options_is_complete():
+    rows = guide("settings-and-commands").table_below("## Options of a plan")
+    listed = {codes_in(cells[0]).pop(): codes_in(cells[1]) for cells in rows}
+    assert listed.keys() == {flag(each.name) for each in fields(RebuildRequest)}
+    defaults = {flag(each.name): each.default for each in fields(RebuildRequest)}
+    wrong = {
+        name: default
+        for name, default in defaults.items()
+        if isinstance(default, str | int) and default not in ("", False) and str(default) not in listed[name]
+    }
+    assert wrong == {}
+
+
+def test_the_table_of_exit_codes_is_complete():
+    rows = guide("settings-and-commands").table_below("## Exit codes")
+    codes = [
+        exit_codes.DONE, exit_codes.PARTIAL, exit_codes.WRONG_USAGE, exit_codes.UNAVAILABLE, exit_codes.STOPPED,
+    ]  # fmt: skip
+    assert [int(code) for code, _ in rows] == codes
+
+
+def test_every_document_of_the_package_is_shipped():
+    pyproject = (PROJECT / "pyproject.toml").read_text()
+    assert '"guide/*.md"' in pyproject
+    assert {document.path.stem for document in GUIDES} == {
+        "features-and-models", "operations", "publish", "rebuild", "settings-and-commands", "sources", "troubleshooting",
+    }  # fmt: skip
