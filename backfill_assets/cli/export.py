@@ -1,8 +1,6 @@
 """`backfill export`: the rows of a released table as a Parquet or CSV file. No server, no Spark."""
 
 import json
-import os
-import secrets
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow.parquet as pq
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.rendering import records
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.documents import replacing
 from backfill_assets.lake.release import STABLE
 from backfill_assets.lake.released import ReleasedTable
 from backfill_assets.lake.releases import Releases
@@ -60,16 +59,11 @@ def write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: Path, *, o
         raise UsageError(
             f"CSV has no lists and maps, which {', '.join(nested)} holds. Nothing was written. Name a .parquet file."
         )
-    beside, count = file.with_name(f".{file.name}.{secrets.token_hex(4)}"), 0
-    try:
-        with WRITERS[file.suffix](beside, schema) as writer:
+    count = 0
+    with replacing(file) as draft:
+        with WRITERS[file.suffix](draft, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 count += batch.num_rows
-        with beside.open("rb") as written:
-            os.fsync(written.fileno())  # after a power cut, a file that has its name has its contents
-        refuse_file(file, overwrite)  # somebody else may have written it meanwhile
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
+        refuse_file(file, overwrite)  # another process may have written it meanwhile
     return count

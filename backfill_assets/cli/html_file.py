@@ -1,9 +1,9 @@
 """A page that a command writes for `--html FILE`."""
 
-import secrets
 from pathlib import Path
 
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.documents import write_whole
 
 
 def refuse_page(file: Path, done: str) -> None:
@@ -16,9 +16,4 @@ def refuse_page(file: Path, done: str) -> None:
 
 def write_page(page: str, file: Path) -> None:
     """Write the page, which takes the place of one that is there when it is complete."""
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        beside.write_text(page, encoding="utf-8", errors="backslashreplace")
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(file, page.encode(errors="backslashreplace"))

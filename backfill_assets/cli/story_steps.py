@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backfill_assets.lake.documents import write_whole
+
 
 @dataclass(frozen=True)
 class Command:
@@ -43,9 +45,7 @@ class Arrival:
             whole = gzip.decompress(contents).splitlines(keepends=True)
             contents, kept = gzip.compress(b"".join(whole[: self.lines])), f", its first {self.lines} of {len(whole)} lines"
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f"_{target.name}")  # a name that no source reads
-        unfinished.write_bytes(contents)
-        unfinished.replace(target)
+        write_whole(target, contents)
         return f"{self.file} arrives{kept}."
 
 

@@ -2,6 +2,8 @@
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,9 +60,26 @@ class Documents:
             return
         target = Path(self.folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f"_{secrets.token_hex(4)}.{target.name}")
-        with unfinished.open("w") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())  # after a power cut, a file that has its name has its contents
-        unfinished.replace(target)
+        write_whole(target, contents)
+
+
+def write_whole(path: Path, contents: str | bytes) -> None:
+    """Write a local file. Readers see the whole file, or the one that was there before."""
+    with replacing(path) as draft:
+        draft.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give the name of a draft, which takes the place of the file `path` at the end of the block.
+
+    If the block fails, the draft is removed. Sources and `Documents` read no file whose name begins with an underscore.
+    """
+    draft = path.with_name(f"_{secrets.token_hex(4)}.{path.name}")
+    try:
+        yield draft
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())  # after a power cut, a file that has its name has its contents
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from httpx import BaseTransport
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import ServiceUnavailable, UsageError
+from backfill_assets.lake.documents import write_whole
 from backfill_assets.pyproject import project_at
 from backfill_assets.servers.child import process_tree, wait_or_kill
 from backfill_assets.servers.process import ProcessId
@@ -98,9 +99,7 @@ class ServersRecord:
     engine_port: int | None = None
 
     def write(self, home: Path) -> None:
-        draft = _record_file(home).with_suffix(".new")
-        draft.write_text(json.dumps(asdict(self)))
-        draft.replace(_record_file(home))
+        write_whole(_record_file(home), json.dumps(asdict(self)))
 
 
 def servers_record(home: Path) -> ServersRecord | None:

@@ -21,6 +21,7 @@ from uuid import uuid4
 import psutil
 
 from backfill_assets.lake.cache_folder import make_cache
+from backfill_assets.lake.documents import replacing
 
 MOST_BYTES = 10 * 2**30
 UNUSED_S = 7 * 86_400
@@ -61,14 +62,10 @@ class Copies:
                 os.link(shared, own)
             os.utime(shared)
             return own
-        draft = own.with_name(f"{uuid4().hex}.draft")
-        try:
+        with replacing(own) as draft:
             digest = _write(fetch(), draft)
             if content and digest != content:
                 raise OSError("it is another than it was when it was looked at")
-            draft.rename(own)
-        finally:
-            draft.unlink(missing_ok=True)
         with suppress(FileExistsError):  # somebody else has fetched it meanwhile
             os.link(own, shared)
         self._count(own.stat().st_size)

@@ -4,7 +4,6 @@ The index is saved in a file, so that the next process reads only what came sinc
 """
 
 import json
-import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backfill_assets.lake.cache_folder import make_cache
+from backfill_assets.lake.documents import write_whole
 from backfill_assets.sources.kafka_topic import DAY_MS, GAP, Run, Topic, TopicState
 
 EPOCH = date(1970, 1, 1)
@@ -100,9 +100,8 @@ class Index:
         if self.path:
             with suppress(OSError):
                 make_cache(self.path.parent)
-                draft = self.path.with_suffix(f".{os.getpid()}")
-                draft.write_text(json.dumps({"form": FORM, "topic": self.topic_id, "partitions": self.partitions}))
-                draft.replace(self.path)
+                index = {"form": FORM, "topic": self.topic_id, "partitions": self.partitions}
+                write_whole(self.path, json.dumps(index))
 
 
 @cache

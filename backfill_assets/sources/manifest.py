@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from backfill_assets.lake.cache_folder import make_cache
+from backfill_assets.lake.documents import write_whole
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.files import Entry, Files
 from backfill_assets.sources.formats import JSON_LINES, Format
@@ -98,9 +99,7 @@ class Manifest:
             return
         with suppress(OSError):
             make_cache(self.path.parent)
-            draft = self.path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps({"form": self._form, "files": self.settled}))
-            draft.replace(self.path)
+            write_whole(self.path, json.dumps({"form": self._form, "files": self.settled}))
             self.changed = False
 
 
