@@ -17,12 +17,11 @@ from pyspark.sql import SparkSession
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.session import start
 from backfill_assets.settings import read_settings
-from tests.deliveries import arriving, day
-from tests.environment import FIRST_PROCESS, SUITE
-from tests.journeys.demo import demo_once
-from tests.postgres import PostgresServer, postgres_server
-from tests.suite import connect, end_engine, made_once
-from tests.world import EIGHT, FOUR, World
+from tests.worlds.deliveries import arriving, day
+from tests.worlds.outages import EIGHT, FOUR, World
+from tests.worlds.postgres import PostgresServer, postgres_server
+from tests.worlds.servers import demo_once
+from tests.worlds.suite import FIRST_PROCESS, SUITE, connect, end_engine, made_once
 
 NOBODY = 65534
 # An example takes as long as a busy machine makes it; one that fails is printed so that it can be tried again.
@@ -47,13 +46,42 @@ EARLY = (
     "tests/sources/test_kafka.py",
 )
 
+# Fixtures that need more than this process, by the mark of their tests. A test without any of them is `pure`.
+FIXTURES_OF = {
+    "spark": {"spark"},
+    "servers": {"sixty"},
+    "services": {"postgres", "running", "server", "endpoint"},
+    "browser": set(),
+    "tools": set(),
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="the seed that a random test has printed, to run it again")
 
 
+def needs_of(item: pytest.Item) -> set[str]:
+    """What a test needs beyond this process, by its marks and by the fixtures that it asks for."""
+    marked = {name for name in FIXTURES_OF if item.get_closest_marker(name)}
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
+
+
+def place_of(item: pytest.Item) -> int:
+    """Where a test's file stands in the whole run."""
+    if item.get_closest_marker("pure"):
+        return 0
+    return next((n for n, path in enumerate(EARLY, 1) if item.nodeid.startswith(path)), len(EARLY) + 1)
+
+
+# Before pytest deselects by `-m`, so that it finds these marks too.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: next((n for n, path in enumerate(EARLY) if item.nodeid.startswith(path)), len(EARLY)))
+    for item in items:
+        needs = needs_of(item)
+        for name in needs or {"pure"}:
+            item.add_marker(name)
+    items.sort(key=place_of)
 
 
 def pytest_sessionfinish() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.pyproject import BUNDLED
-from tests.journeys.browser import Browser, browser_on
+from tests.worlds.station import Browser, browser_on
 
 FOLDER = Path(__file__).parents[1] / ".readme"
 TABLE, DAY = "staging/outages", "2019-09-05"

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from backfill_assets.cli.app import app
 from backfill_assets.settings import Settings
-from tests.documents import DOCUMENTS, GUIDES, PROJECT, Document, backfill_commands
+from tests.worlds.documents import DOCUMENTS, GUIDES, PROJECT, Document, backfill_commands
 
 ROOT: Any = get_command(app)
 FILE = re.compile(r"(?:tests|backfill_assets|\.readme)/[\w./-]*")

@@ -27,8 +27,8 @@ from backfill_assets.orchestration.run_options import RebuildOptions
 from backfill_assets.plan.request import RebuildRequest, flag
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
-from tests.documents import GUIDES, PROJECT, guide
-from tests.lake.published import THREE_DAYS, write
+from tests.worlds.documents import GUIDES, PROJECT, guide
+from tests.worlds.recorded import THREE_DAYS, write_rows
 
 ROOT: Any = get_command(app)
 OF_PLAN = "the options of a plan"
@@ -72,7 +72,7 @@ def test_a_release_is_read_as_the_guide_reads_it(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     tables = {name: TableVersion(name, 0) for name in ("staging/outages", "features/region_daily")}
     for name in tables:
-        write(tmp_path, THREE_DAYS | {date(2019, 9, 2): ["one", "two"]}, name)
+        write_rows(tmp_path, THREE_DAYS | {date(2019, 9, 2): ["one", "two"]}, name)
     Releases(str(tmp_path)).add(None, tables, kind="live", who="", reason="")
     program = guide("publish").block_with("python", "open_release")
     names: dict[str, Any] = {}

@@ -11,9 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.dagster_client.client import Dagster
-from tests.documents import README
-from tests.journeys.servers import Up, environment_alone
-from tests.journeys.station import Station
+from tests.worlds.documents import README
+from tests.worlds.servers import Up, environment_alone
+from tests.worlds.station import Station
+
+pytestmark = pytest.mark.servers
 
 SETUP = README.block_with("bash", "pyproject.toml")
 COMMANDS = README.block_with("bash", "backfill up")

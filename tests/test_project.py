@@ -14,7 +14,7 @@ from backfill_assets.cli.doctor import findings
 from backfill_assets.errors import ProjectError, SettingsError
 from backfill_assets.pyproject import BUNDLED, project_at
 from backfill_assets.settings import read_settings
-from tests.projects import opened, written
+from tests.worlds.projects import opened, written
 
 
 def test_the_nearest_pyproject_that_names_a_project_is_the_projects_folder(tmp_path):

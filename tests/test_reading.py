@@ -12,9 +12,9 @@ from backfill_assets import open_release, read
 from backfill_assets.errors import TableUnreadable, UsageError
 from backfill_assets.lake.release import CANDIDATE, TableVersion
 from backfill_assets.lake.releases import Releases
-from tests.deliveries import day
-from tests.lake.published import COLUMN, NAME, THREE_DAYS, release, tables, write
-from tests.plan.graphs import table
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import RELEASED_COLUMN, RELEASED_TABLE, THREE_DAYS, add_release, table_versions, write_rows
+from tests.worlds.tables import table
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def releases(tmp_path: Path, monkeypatch) -> Releases:
     """Release 1 has three days; release 2, of the candidate, has another second day and a fourth one."""
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     releases = Releases(str(tmp_path))
-    write(tmp_path, THREE_DAYS)
-    first = release(releases, 0)
-    write(tmp_path, {day(1): ["new"], day(3): ["3a"]})
-    releases.add(first, tables(1), kind="publish", who="ben", reason="", channels=[CANDIDATE])
+    write_rows(tmp_path, THREE_DAYS)
+    first = add_release(releases, 0)
+    write_rows(tmp_path, {day(1): ["new"], day(3): ["3a"]})
+    releases.add(first, table_versions(1), kind="publish", who="ben", reason="", channels=[CANDIDATE])
     return releases
 
 
@@ -34,13 +34,13 @@ SECOND = [(day(0), "0a"), (day(0), "0b"), (day(1), "new"), (day(2), "2a"), (day(
 
 
 def rows(dataset) -> list[tuple[date, str]]:
-    return sorted((row[COLUMN], row["n"]) for row in dataset.to_table().to_pylist())
+    return sorted((row[RELEASED_COLUMN], row["n"]) for row in dataset.to_table().to_pylist())
 
 
 def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
-    assert rows(read(NAME)) == rows(read(NAME, release=1)) == FIRST
-    assert rows(read(NAME, channel=CANDIDATE)) == rows(read(NAME, release=2)) == SECOND
-    assert rows(read(table(NAME), release=open_release(channel=CANDIDATE))) == SECOND
+    assert rows(read(RELEASED_TABLE)) == rows(read(RELEASED_TABLE, release=1)) == FIRST
+    assert rows(read(RELEASED_TABLE, channel=CANDIDATE)) == rows(read(RELEASED_TABLE, release=2)) == SECOND
+    assert rows(read(table(RELEASED_TABLE), release=open_release(channel=CANDIDATE))) == SECOND
     assert (open_release(1), open_release()) == (releases.get(1), releases.get(1))
 
 
@@ -58,16 +58,16 @@ def test_a_release_is_read_by_its_number_and_by_its_channel(releases):
     ],
 )
 def test_exactly_the_days_are_read(releases, days, numbers):
-    dataset = read(NAME, days=days)
+    dataset = read(RELEASED_TABLE, days=days)
     assert rows(dataset) == [row for row in FIRST if row[0] in {day(n) for n in numbers}]
-    assert dataset.schema.names == [COLUMN, "n"]
+    assert dataset.schema.names == [RELEASED_COLUMN, "n"]
     assert dataset.count_rows() == 2 * len(numbers)
 
 
 @pytest.mark.parametrize("days", ["2001-01-01", [day(3), day(9)]], ids=["a day before", "days after"])
 def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, days):
     with pytest.warns(UserWarning, match="^Version 0") as warned:
-        dataset = read(NAME, days=days)
+        dataset = read(RELEASED_TABLE, days=days)
     assert rows(dataset) == []
     assert [str(each.message) for each in warned] == [
         f"Version 0 of staging/o, which release 1 has as staging/o, has rows of {day(0)} to {day(2)}, and of none of the days "
@@ -76,50 +76,50 @@ def test_who_names_only_days_outside_those_of_the_release_is_warned(releases, da
 
 
 def test_pandas_and_duckdb_read_the_same_rows_and_duckdb_filters_them(releases):
-    dataset = read(NAME, days=[day(1), day(2)])
+    dataset = read(RELEASED_TABLE, days=[day(1), day(2)])
     frame = dataset.to_table().to_pandas()
-    by_pandas = sorted(zip(frame[COLUMN], frame["n"], strict=True))
+    by_pandas = sorted(zip(frame[RELEASED_COLUMN], frame["n"], strict=True))
     with duckdb.connect() as database:
         database.register("released", dataset)
-        by_duckdb = sorted(database.execute(f"SELECT {COLUMN}, n FROM released").fetchall())
-        second = database.execute(f"SELECT n FROM released WHERE {COLUMN} = '{day(1)}' ORDER BY n").fetchall()
+        by_duckdb = sorted(database.execute(f"SELECT {RELEASED_COLUMN}, n FROM released").fetchall())
+        second = database.execute(f"SELECT n FROM released WHERE {RELEASED_COLUMN} = '{day(1)}' ORDER BY n").fetchall()
     assert by_pandas == by_duckdb == FIRST[2:]
     assert second == [("1a",), ("1b",)]
 
 
 def test_spark_reads_the_same_rows(releases, spark):
     for number, expected in ((1, FIRST), (2, SECOND)):
-        assert sorted(tuple(row) for row in read(NAME, release=number, spark=spark).collect()) == expected
-    frame = read(NAME, days=[day(0), day(2)], spark=spark)
+        assert sorted(tuple(row) for row in read(RELEASED_TABLE, release=number, spark=spark).collect()) == expected
+    frame = read(RELEASED_TABLE, days=[day(0), day(2)], spark=spark)
     assert sorted(tuple(row) for row in frame.collect()) == [row for row in FIRST if row[0] != day(1)]
 
 
 def test_a_reader_keeps_the_release_it_opened_whatever_is_released_and_written_meanwhile(releases, tmp_path):
-    dataset, opened = read(NAME), open_release()
+    dataset, opened = read(RELEASED_TABLE), open_release()
     for version in range(2, 5):
-        write(tmp_path, {day(n): [f"version {version}"] for n in range(4)})
-        release(releases, version)
-    assert rows(dataset) == rows(read(NAME, release=opened)) == FIRST
-    assert {n for _, n in rows(read(NAME))} == {"version 4"}
+        write_rows(tmp_path, {day(n): [f"version {version}"] for n in range(4)})
+        add_release(releases, version)
+    assert rows(dataset) == rows(read(RELEASED_TABLE, release=opened)) == FIRST
+    assert {n for _, n in rows(read(RELEASED_TABLE))} == {"version 4"}
 
 
 def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_others_are_released(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
-    both, releases, last = (NAME, "features/p"), Releases(str(tmp_path)), 25
+    both, releases, last = (RELEASED_TABLE, "features/p"), Releases(str(tmp_path)), 25
 
     def publish(number: int) -> None:
         for name in both:
-            write(tmp_path, {day(0): [str(number)], day(number): ["new"]}, name)
+            write_rows(tmp_path, {day(0): [str(number)], day(number): ["new"]}, name)
         versions = {name: TableVersion(name, number - 1) for name in both}
         releases.add(releases.newest(), versions, kind="live", who="", reason="")
 
     def observe(_: int) -> list[tuple[int, tuple[str, ...], tuple[int, ...]]]:
         seen: list[tuple[int, tuple[str, ...], tuple[int, ...]]] = []
         while not seen or seen[-1][0] < last:
-            release = open_release()
-            tables = [read(name, release=release).to_table() for name in both]
-            numbers = tuple(n for table in tables for n in table["n"].to_pylist() if n != "new")
-            seen.append((release.number, numbers, tuple(table.num_rows for table in tables)))
+            add_release = open_release()
+            table_versions = [read(name, release=add_release).to_table() for name in both]
+            numbers = tuple(n for table in table_versions for n in table["n"].to_pylist() if n != "new")
+            seen.append((add_release.number, numbers, tuple(table.num_rows for table in table_versions)))
         return seen
 
     publish(1)
@@ -135,7 +135,7 @@ def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_oth
 
 
 def test_a_table_may_be_read_from_where_the_release_has_it(releases):
-    releases.add(releases.newest(), {"staging/p": TableVersion(NAME, 0)}, kind="switch", who="", reason="")
+    releases.add(releases.newest(), {"staging/p": TableVersion(RELEASED_TABLE, 0)}, kind="switch", who="", reason="")
     assert rows(read("staging/p")) == FIRST
 
 
@@ -156,43 +156,46 @@ def test_a_table_may_be_read_from_where_the_release_has_it(releases):
 )
 def test_what_there_is_not_is_said_with_what_there_is(releases, given, message):
     with pytest.raises(UsageError, match=message):
-        read(**{"table": NAME} | given)
+        read(**{"table": RELEASED_TABLE} | given)
 
 
 def test_without_any_release_it_is_said_how_to_make_one(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     with pytest.raises(UsageError, match=r"no release in .* yet.*`backfill release --reason"):
-        read(NAME)
+        read(RELEASED_TABLE)
 
 
 def test_a_vacuumed_version_is_said_and_other_releases_and_days_are_read(releases, tmp_path):
-    DeltaTable(str(tmp_path / NAME)).vacuum(0, enforce_retention_duration=False, dry_run=False)
-    message = f"Version 0 of {NAME}, which release 1 has as {NAME}, cannot be read any more. 1 of its data files are not in"
+    DeltaTable(str(tmp_path / RELEASED_TABLE)).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    message = (
+        f"Version 0 of {RELEASED_TABLE}, which release 1 has as {RELEASED_TABLE}, cannot be "
+        "read any more. 1 of its data files are not in"
+    )
     with pytest.raises(TableUnreadable, match=message):
-        read(NAME, release=1)
-    assert rows(read(NAME, release=1, days=day(0))) == FIRST[:2]
-    assert rows(read(NAME, release=2)) == SECOND
+        read(RELEASED_TABLE, release=1)
+    assert rows(read(RELEASED_TABLE, release=1, days=day(0))) == FIRST[:2]
+    assert rows(read(RELEASED_TABLE, release=2)) == SECOND
 
 
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["of the version", "all of it"])
 def test_a_log_that_is_gone_is_said_and_other_releases_are_read(releases, tmp_path, all_of_it):
-    log = tmp_path / NAME / "_delta_log"
-    DeltaTable(str(tmp_path / NAME)).create_checkpoint()
+    log = tmp_path / RELEASED_TABLE / "_delta_log"
+    DeltaTable(str(tmp_path / RELEASED_TABLE)).create_checkpoint()
     for path in sorted(log.iterdir()):
         if all_of_it or path.name == f"{0:020}.json":
             path.unlink()
     with pytest.raises(TableUnreadable, match=r"release 1 has .* cannot be read any more.*see `backfill releases`"):
-        read(NAME, release=1)
+        read(RELEASED_TABLE, release=1)
     if not all_of_it:
-        assert rows(read(NAME, release=2)) == SECOND
+        assert rows(read(RELEASED_TABLE, release=2)) == SECOND
 
 
 def test_a_table_with_deletion_vectors_is_left_to_spark(releases, tmp_path, spark):
-    folder = tmp_path / NAME
+    folder = tmp_path / RELEASED_TABLE
     spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE n = '0a'")
-    release(releases, DeltaTable(str(folder)).version())
+    add_release(releases, DeltaTable(str(folder)).version())
     with pytest.raises(TableUnreadable, match=r"deletionVectors.*Nothing was read. Read it with a Spark session"):
-        read(NAME, days=day(0))
-    assert [tuple(row) for row in read(NAME, days=day(0), spark=spark).collect()] == [(day(0), "0b")]
-    assert rows(read(NAME, release=1)) == FIRST
+        read(RELEASED_TABLE, days=day(0))
+    assert [tuple(row) for row in read(RELEASED_TABLE, days=day(0), spark=spark).collect()] == [(day(0), "0b")]
+    assert rows(read(RELEASED_TABLE, release=1)) == FIRST

@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from tests.documents import PROJECT, README
+from tests.worlds.documents import PROJECT, README
 
 WORDS = 1_600
 

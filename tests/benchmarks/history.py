@@ -19,8 +19,8 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.session import start
 from backfill_assets.settings import read_settings
-from tests.deliveries import days
-from tests.world import NAMES, SAMPLE, World
+from tests.worlds.deliveries import days
+from tests.worlds.outages import NAMES, SAMPLE, World
 
 YEARS, TIMES = 10, 7
 LAKE_DAYS = days(0, 1, 2, 3)

@@ -37,8 +37,8 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
-from tests.deliveries import arriving, day
-from tests.world import DAILY, DAILY_V2, HISTORY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.worlds.deliveries import arriving, day
+from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World
 
 YEARS, KEPT_DAYS = 10, 400  # as long as commits are kept in the log
 ARRIVAL, EVENT, LAST = 58, 50, 59

@@ -32,7 +32,7 @@ from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
-from tests.plan.workspaces import workspace_of
+from tests.worlds.tables import workspace_of
 
 SIZES = (1_000, 10_000, 100_000)
 FIRST = date(1975, 1, 1)

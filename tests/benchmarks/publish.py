@@ -45,8 +45,8 @@ from backfill_assets.settings import read_settings
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import SliceDays
 from backfill_assets.workspace import Workspace
-from tests.plan.workspaces import workspace_of as workspace_on
-from tests.publish.site import columns
+from tests.worlds.small_lake import columns
+from tests.worlds.tables import workspace_of as workspace_on
 
 FIRST = date(2019, 8, 15)
 Act = Callable[..., float]

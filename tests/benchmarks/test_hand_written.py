@@ -4,7 +4,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.benchmarks.hand_written import write_tables
-from tests.world import EIGHT, NAMES, differing_rows
+from tests.worlds.outages import EIGHT, NAMES, differing_rows
 
 
 @pytest.fixture(scope="module")

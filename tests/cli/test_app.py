@@ -1,53 +1,28 @@
 """The command line: what it costs to ask for help, what it prints and the codes it ends with."""
 
 import json
-import os
 import re
 import socket
 import subprocess
 import sys
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing
 from importlib.metadata import version
-from io import StringIO
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytest
 from typer.main import get_command
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.app import app, main
+from backfill_assets.cli.app import app
 from backfill_assets.cli.doctor import disks
 from backfill_assets.errors import Conflict, ServiceUnavailable, SettingsError, SourceError, UsageError
 from backfill_assets.settings import read_settings
-from tests.environment import SAMPLE
-
-
-class Done(NamedTuple):
-    returncode: int | str | None
-    stdout: str
-    stderr: str
-
-
-def backfill(*arguments: str, home: Path, **settings: str) -> Done:
-    """`backfill` with these settings and no others, in this process: a new one would import for most of a second."""
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        redirect_stdout(StringIO()) as out,
-        redirect_stderr(StringIO()) as errors,
-    ):
-        patch.setattr(sys, "argv", ["backfill", *arguments])
-        for name in [name for name in os.environ if name.startswith("BACKFILL_")]:
-            patch.delenv(name)
-        for name, value in {"BACKFILL_HOME": str(home), **settings}.items():
-            patch.setenv(name, value)
-        with pytest.raises(SystemExit) as end:
-            main()
-    return Done(end.value.code, out.getvalue(), errors.getvalue())
+from tests.worlds.command_line import backfill_main
+from tests.worlds.suite import SAMPLE
 
 
 def test_an_argument_that_is_not_utf_8_is_refused_before_anything_is_done(tmp_path):
-    done = backfill("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
+    done = backfill_main("rollback", "abc", "--reason", "\udcfc", home=tmp_path)
     assert (done.returncode, done.stderr) == (
         2, "backfill: The argument '\\udcfc' is not UTF-8. Nothing was done. Type it in a UTF-8 terminal.\n",
     )  # fmt: skip
@@ -57,8 +32,8 @@ def test_control_characters_in_names_and_messages_do_not_reach_the_terminal(tmp_
     (folder := tmp_path / "landing" / "outage_events" / "2019-08-15").mkdir(parents=True)
     (folder / "a.jsonl").write_text('{"outageNumber": ')
     (folder / "b\x1b]0;title\x07\x9b31m.jsonl").write_text('{"outageNumber": ')
-    wrong = backfill("status", "--why", "raw/outage\x1b[31m", "2019-08-15", home=tmp_path)
-    shown = backfill("status", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
+    wrong = backfill_main("status", "--why", "raw/outage\x1b[31m", "2019-08-15", home=tmp_path)
+    shown = backfill_main("status", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LANDING=str(tmp_path / "landing"))
     assert "b\\x1b]0;title\\x9b31m.jsonl is cut off" in shown.stdout
     assert "\\x1b[31m" in wrong.stderr
     assert {"\x1b", "\x07", "\x9b"}.isdisjoint(shown.stdout + wrong.stderr)
@@ -87,12 +62,12 @@ def test_an_error_has_one_exit_code(error, code):
 
 
 def test_an_unknown_verb_is_wrong_usage(tmp_path):
-    assert backfill("rewind", home=tmp_path).returncode == 2
+    assert backfill_main("rewind", home=tmp_path).returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [("-h",), ("status", "-h"), ("--version",)])
 def test_help_and_version_are_printed_by_the_usual_letters(arguments, tmp_path):
-    done = backfill(*arguments, home=tmp_path)
+    done = backfill_main(*arguments, home=tmp_path)
     assert done.returncode == 0
     assert f"backfill-assets {version('backfill-assets')}" in done.stdout or "Usage: " in done.stdout
 
@@ -109,7 +84,7 @@ def test_arguments_are_named_in_capitals_and_in_one_pair_of_brackets_where_they_
 
 
 def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
-    done = backfill("status", "--target", "raw/lines", "--json", home=tmp_path)
+    done = backfill_main("status", "--target", "raw/lines", "--json", home=tmp_path)
     error = json.loads(done.stdout)
     assert (done.returncode, error["exit_code"]) == (2, 2)
     assert done.stderr == f"backfill: {error['error']}\n"
@@ -118,7 +93,7 @@ def test_an_error_is_json_too_where_json_is_asked_for(tmp_path):
 
 def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace(tmp_path):
     last = {"BACKFILL_LANDING": str(SAMPLE), "BACKFILL_LAST_DAY": "2019-08-15"}
-    done = backfill("plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last)
+    done = backfill_main("plan", "--partitions", "2019-08-15", home=tmp_path, BACKFILL_LAKE="/proc/lake", **last)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert done.stderr.startswith("backfill: No such file or directory: /proc/lake")
     assert "or set BACKFILL_HOME or BACKFILL_LAKE to another place" in done.stderr
@@ -133,7 +108,7 @@ def test_a_lake_that_cannot_be_written_is_said_with_its_place_and_no_stack_trace
     ],
 )
 def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_path, typed, said):
-    done = backfill(*typed, "--json", home=tmp_path)
+    done = backfill_main(*typed, "--json", home=tmp_path)
     error = json.loads(done.stdout)
     assert (done.returncode, error["exit_code"], error["error"].startswith(said)) == (2, 2, True)
     assert error["error"].endswith(". Nothing was done. `-h` after a command shows its options.")
@@ -143,7 +118,7 @@ def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_pa
 def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
     away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_MAX_RETRIES": "0"}
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
-    done = backfill("list", "--json", home=tmp_path, BACKFILL_LAKE="s3://bucket/lake", **away, **keys)
+    done = backfill_main("list", "--json", home=tmp_path, BACKFILL_LAKE="s3://bucket/lake", **away, **keys)
     said = json.loads(done.stdout)["error"]
     assert (done.returncode, done.stderr) == (3, f"backfill: {said}\n")
     assert said.startswith("Generic S3 error Error performing list request")
@@ -151,13 +126,13 @@ def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
 
 
 def test_a_misspelt_setting_is_wrong_usage(tmp_path):
-    done = backfill("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
+    done = backfill_main("status", home=tmp_path, BACKFILL_FISRT_DAY="2019-08-15")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("backfill: BACKFILL_FISRT_DAY is not a setting. Nothing was done. Did you mean ")
 
 
 def test_where_no_servers_run_none_are_stopped(tmp_path):
-    done = backfill("down", home=tmp_path)
+    done = backfill_main("down", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"No servers run on {tmp_path}. Nothing was stopped.\n")
 
 
@@ -166,7 +141,7 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = backfill("up", "--port", str(port), home=tmp_path)
+        done = backfill_main("up", "--port", str(port), home=tmp_path)
     assert done.returncode == 2
     message = f"backfill: Port {port} is taken. Nothing was started. Stop the process that uses it, or use another: --port "
     assert done.stderr.startswith(message)
@@ -182,7 +157,7 @@ def test_a_taken_port_is_said_with_the_remedy(tmp_path):
     ],
 )
 def test_a_demo_of_days_that_cannot_be_starts_nothing(tmp_path, days, message):
-    done = backfill("demo", "--exit", "--days", days, home=tmp_path / "home")
+    done = backfill_main("demo", "--exit", "--days", days, home=tmp_path / "home")
     assert (done.returncode, message in done.stderr, (tmp_path / "home").exists()) == (2, True, False)
 
 
@@ -190,21 +165,21 @@ def test_a_demo_never_writes_over_a_delivery(tmp_path):
     mine = tmp_path / "landing" / "outage_events" / "year=2019" / "month=09" / "day=05" / "events.jsonl.gz"
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"mine")
-    done = backfill("demo", "--exit", home=tmp_path / "home", BACKFILL_LANDING=str(tmp_path / "landing"))
+    done = backfill_main("demo", "--exit", home=tmp_path / "home", BACKFILL_LANDING=str(tmp_path / "landing"))
     assert (done.returncode, mine.read_bytes()) == (2, b"mine")
     assert "holds 1 other file(s) where the sample's would go" in done.stderr
     assert [path for path in (tmp_path / "landing").rglob("*") if path.is_file()] == [mine]
 
 
 def test_the_doctor_names_a_wrong_setting_and_fails(tmp_path):
-    done = backfill("doctor", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
+    done = backfill_main("doctor", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
     assert done.returncode == 1
     assert done.stdout.startswith("FAIL  settings  BACKFILL_DAYS_PER_RUN='0' is not allowed")
     assert "Remedy: correct the environment or .env" in done.stdout
 
 
 def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path):
-    done = backfill("doctor", home=tmp_path, BACKFILL_DAGSTER_URL="http://127.0.0.1:9")
+    done = backfill_main("doctor", home=tmp_path, BACKFILL_DAGSTER_URL="http://127.0.0.1:9")
     levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
     assert list(levels) == ["settings", "home", "calendar", "java", "jars", "disk", "memory", "lake", "landing", "servers"]
     assert (done.returncode, levels["lake"], levels["landing"], levels["servers"]) == (0, "ok", "warn", "ok")
@@ -212,7 +187,7 @@ def test_the_doctor_checks_everything_and_exits_with_0_if_nothing_fails(tmp_path
 
 def test_the_doctor_names_a_home_that_others_can_read_with_the_remedy(tmp_path):
     (tmp_path / "home").mkdir(mode=0o755)
-    done = backfill("doctor", home=tmp_path / "home")
+    done = backfill_main("doctor", home=tmp_path / "home")
     (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "home"]
     assert line == (
         f"warn  home      {tmp_path}/home can be read by other users of this machine, with logs, records and tables "
@@ -220,12 +195,13 @@ def test_the_doctor_names_a_home_that_others_can_read_with_the_remedy(tmp_path):
     )
     (tmp_path / "home").chmod(0o700)
     assert (
-        f"ok    home      {tmp_path}/home can be read by its owner only\n" in backfill("doctor", home=tmp_path / "home").stdout
+        f"ok    home      {tmp_path}/home can be read by its owner only\n"
+        in backfill_main("doctor", home=tmp_path / "home").stdout
     )
 
 
 def test_the_doctor_prints_json_as_well(tmp_path):
-    done = backfill("doctor", "--json", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
+    done = backfill_main("doctor", "--json", home=tmp_path, BACKFILL_DAYS_PER_RUN="0")
     (finding,) = json.loads(done.stdout)
     assert (done.returncode, finding["level"], finding["what"], finding["remedy"]) == (
         1, "FAIL", "settings", "correct the environment or .env",
@@ -233,7 +209,7 @@ def test_the_doctor_prints_json_as_well(tmp_path):
 
 
 def test_the_doctor_names_a_missing_java_with_the_remedy(tmp_path):
-    done = backfill("doctor", home=tmp_path, JAVA_HOME=str(tmp_path))
+    done = backfill_main("doctor", home=tmp_path, JAVA_HOME=str(tmp_path))
     line = next(line for line in done.stdout.splitlines() if " java " in line)
     assert line.startswith("FAIL  java      There is no Java here.")
     assert "install Java 17 or newer" in line

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.cli import exit_codes
-from tests.cli.test_app import Done, backfill
-from tests.projects import written
-from tests.sources.files import put
+from tests.worlds.command_line import Done, backfill_main
+from tests.worlds.deliveries import put
+from tests.worlds.projects import written
 
 TWO_FLOWS = ('Landing("marks")', 'backfill_assets.TwoFlows(Landing("marks"), backfill_assets.Archive("past", day="at"))')
 
@@ -22,7 +22,9 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def archive(*arguments: str, folder: Path) -> Done:
-    return backfill("archive", *arguments, home=folder / ".backfill", BACKFILL_LANDING=str(folder / ".backfill" / "landing"))
+    return backfill_main(
+        "archive", *arguments, home=folder / ".backfill", BACKFILL_LANDING=str(folder / ".backfill" / "landing")
+    )
 
 
 def test_it_says_what_it_took_in_and_what_comes_next_and_then_nothing_is_left_to_do(folder):
@@ -50,7 +52,7 @@ def test_an_archive_that_cannot_be_read_makes_it_partial_and_json_has_the_figure
 
 def test_status_names_archives_that_are_not_in(folder):
     home, landing = folder / ".backfill", str(folder / ".backfill" / "landing")
-    shown = backfill("status", home=home, BACKFILL_LANDING=landing).stdout
+    shown = backfill_main("status", home=home, BACKFILL_LANDING=landing).stdout
     assert "archives not taken in as they lie there, which `backfill archive` does: past/old.jsonl" in shown
 
 

@@ -24,7 +24,7 @@ from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 OUTAGES, REGIONS = "staging/outages", "features/region_daily"
 KEYS = {OUTAGES: "outage_number", REGIONS: "region"}

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from backfill_assets.cli import exit_codes, guide, rendering
 from backfill_assets.cli.app import app
 from backfill_assets.errors import UsageError
-from tests.documents import GUIDES
+from tests.worlds.documents import GUIDES
 
 
 def test_without_a_topic_every_guide_is_listed_with_one_line():

@@ -10,44 +10,41 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.workspace import Workspace, open_workspace
-from tests.cli.test_run import REJECTED, backfill, refused
-from tests.cli.two_days import FIRST, SECOND, two_days
-from tests.publish.killed import Killed, killed_at
-from tests.publish.site import NOW, Site
-from tests.publish.two_tables import approved
+from tests.worlds.command_line import FIRST, REJECTED, SECOND, backfill, refused, two_days
+from tests.worlds.small_lake import NOW, Killed, SmallLake, approved, killed_at
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     return two_days(tmp_path)
 
 
 @pytest.fixture
-def workspace(site, tmp_path) -> Workspace:
+def workspace(lake, tmp_path) -> Workspace:
     workspace = open_workspace(home=tmp_path, landing=tmp_path)
     release_live(workspace, who="sensor")
     return workspace
 
 
 @pytest.fixture
-def plan(site, workspace) -> Plan:
-    plan = site.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
-    site.write({SECOND: 7}, table=REJECTED, into=plan)
+def plan(lake, workspace) -> Plan:
+    plan = lake.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
+    lake.write({SECOND: 7}, table=REJECTED, into=plan)
     return plan
 
 
-def half(site: Site, act) -> None:
+def half(lake: SmallLake, act) -> None:
     """Kill an act at the first moment at which it has changed live."""
-    before = site.values(REJECTED)
+    before = lake.values(REJECTED)
     for stop in range(40):
         with pytest.raises(Killed), killed_at(stop):
             act()
-        if site.values(REJECTED) != before:
+        if lake.values(REJECTED) != before:
             return
 
 
-def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(site, workspace, plan, tmp_path):
-    half(site, lambda: Publication(plan, workspace, "ada").publish("candidate", lambda: NOW, approved))
+def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspace, plan, tmp_path):
+    half(lake, lambda: Publication(plan, workspace, "ada").publish("candidate", lambda: NOW, approved))
     finish = f"backfill publish {plan.id} --channel candidate"
     said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())
     assert f"Plan {plan.id} is published in part: `{finish}` finishes it. Until then nothing of live is released." in said
@@ -59,12 +56,12 @@ def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(site, workspac
     code, message = refused("cancel", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert f"is in live in part. Nothing was cancelled. Finish it (`{finish}`), or take it back" in message
-    assert site.plans.half_published() == [plan.id]
+    assert lake.plans.half_published() == [plan.id]
 
 
-def test_half_a_rollback_is_shown_and_finished_before_anything_is_published_or_removed(site, workspace, plan, tmp_path):
+def test_half_a_rollback_is_shown_and_finished_before_anything_is_published_or_removed(lake, workspace, plan, tmp_path):
     Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
-    half(site, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
+    half(lake, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
     said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())
     assert f"Plan {plan.id} is taken back in part: `backfill rollback {plan.id}` finishes it" in said
     for channel in ("stable", "candidate"):
@@ -76,21 +73,21 @@ def test_half_a_rollback_is_shown_and_finished_before_anything_is_published_or_r
     assert f"`backfill rollback {plan.id}` finishes it. Nothing was removed." in message
     assert backfill("rollback", plan.id, home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
     assert backfill("maintain", "--apply", home=tmp_path, landing=tmp_path).exit_code == exit_codes.DONE
-    assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
+    assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 
-def test_a_shadow_that_a_killed_rollback_has_left_is_deleted_by_the_next_one(site, workspace, plan):
+def test_a_shadow_that_a_killed_rollback_has_left_is_deleted_by_the_next_one(lake, workspace, plan):
     for stop in range(40):  # until live is marked, and nothing is in it
         with pytest.raises(Killed), killed_at(stop):
             Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
-        if site.plans.half_published():
+        if lake.plans.half_published():
             break
     for stop in range(40):
         with pytest.raises(Killed), killed_at(stop):
             roll_back(plan, workspace, who="ada", now=lambda: NOW)
-        if site.plans.is_rolled_back(plan.id):
+        if lake.plans.is_rolled_back(plan.id):
             break
-    shadow = site.root / "_shadow" / plan.id
+    shadow = lake.root / "_shadow" / plan.id
     assert shadow.exists()
     roll_back(plan, workspace, who="ada", now=lambda: NOW)
     assert not shadow.exists()

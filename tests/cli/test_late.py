@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.cli.test_app import backfill
-from tests.deliveries import day
-from tests.late_lake import LateLake, late_lake
+from tests.worlds.command_line import backfill_main
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import LateLake, late_lake
 
 CALENDAR = {"BACKFILL_FIRST_DAY": str(day(0)), "BACKFILL_LAST_DAY": str(day(19))}
 BEYOND = "backfill run --partitions 2019-08-18 --target staging/outages --only outdated --downstream"
@@ -21,7 +21,7 @@ def home(tmp_path_factory):
 
 
 def printed(*arguments: str, home, **settings: str) -> str:
-    done = backfill("late", *arguments, home=home, **CALENDAR | settings)
+    done = backfill_main("late", *arguments, home=home, **CALENDAR | settings)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -77,5 +77,5 @@ def test_the_page_has_the_picture_and_the_same_words(home, tmp_path):
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
-    done = backfill("late", "--html", str(tmp_path / "late.txt"), home=tmp_path / "none")
+    done = backfill_main("late", "--html", str(tmp_path / "late.txt"), home=tmp_path / "none")
     assert (done.returncode, "is not a file that ends in .html. Nothing was read." in done.stderr) == (2, True)

@@ -12,9 +12,9 @@ from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
-from tests.deliveries import day
-from tests.lake.builds import NOON, commit
-from tests.lake.builds import build as of_unknown_table
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import NOON, commit
+from tests.worlds.recorded import build as of_unknown_table
 
 NAME, RENAMED, CRASHED = "staging/outages", "staging/outages_by_region", "staging/o"
 

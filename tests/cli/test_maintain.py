@@ -6,52 +6,51 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.errors import UsageError
-from tests.cli.test_run import REJECTED, backfill
-from tests.deliveries import day
-from tests.lake.maintained import age, contents, on_disk
-from tests.publish.site import Site
+from tests.worlds.command_line import REJECTED, backfill
+from tests.worlds.deliveries import day
+from tests.worlds.small_lake import SmallLake, age, contents, files_on_disk
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     """A day of a bundled table, written three times, forty days ago."""
-    site = Site(tmp_path / "lake", "arrival_day")
+    lake = SmallLake(tmp_path / "lake", "arrival_day")
     for value in range(1, 4):
-        site.write({day(0): value}, table=REJECTED)
-    age(site, 40)
-    return site
+        lake.write({day(0): value}, table=REJECTED)
+    age(lake, 40)
+    return lake
 
 
-def test_without_apply_it_says_what_would_be_done_and_changes_nothing(site, tmp_path):
-    before = contents(site.root)
+def test_without_apply_it_says_what_would_be_done_and_changes_nothing(lake, tmp_path):
+    before = contents(lake.root)
     done = backfill("maintain", home=tmp_path)
-    assert (done.exit_code, contents(site.root)) == (exit_codes.DONE, before)
+    assert (done.exit_code, contents(lake.root)) == (exit_codes.DONE, before)
     assert f"│ {REJECTED} " in done.stdout
     assert "2 file(s), 0.0 MB to be removed" in " ".join(done.stdout.split())
     assert done.stdout.endswith("Nothing was changed. `backfill maintain --apply` does it.\n")
 
 
-def test_with_apply_the_files_are_gone_and_json_names_them(site, tmp_path):
-    before, newest = on_disk(site, REJECTED), site.files(REJECTED)[day(0)]
+def test_with_apply_the_files_are_gone_and_json_names_them(lake, tmp_path):
+    before, newest = files_on_disk(lake, REJECTED), lake.files(REJECTED)[day(0)]
     done = backfill("maintain", "--apply", "--json", home=tmp_path)
     values = json.loads(done.stdout)
     table = values["tables"][REJECTED]
     assert (done.exit_code, values["exit_code"], values["applied"], values["problems"]) == (0, 0, True, [])
     assert (set(table["removed_files"]), table["kept_files"]) == (before - newest, {"newest": 1})
-    assert (on_disk(site, REJECTED), site.values(REJECTED)) == (newest, {day(0): 3})
+    assert (files_on_disk(lake, REJECTED), lake.values(REJECTED)) == (newest, {day(0): 3})
     said = backfill("maintain", "--apply", "--table", REJECTED, home=tmp_path).stdout
     assert "0 release(s) retired, 0 day(s) compacted, 0 file(s), 0.0 MB removed." in " ".join(said.split())
 
 
-def test_the_window_is_a_setting(site, tmp_path, monkeypatch):
+def test_the_window_is_a_setting(lake, tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_ROLLBACK_DAYS", "41")
     values = json.loads(backfill("maintain", "--json", home=tmp_path).stdout)
     assert (values["rollback_days"], values["tables"][REJECTED]["kept_files"]) == (41, {"newest": 1, "window": 2})
     assert backfill("maintain", home=tmp_path).stdout.endswith("Nothing was changed. There is nothing to do.\n")
 
 
-def test_a_table_that_cannot_be_read_makes_it_partial_and_an_unknown_one_is_a_wrong_request(site, tmp_path):
-    (site.root / REJECTED / "_delta_log" / f"{1:020}.json").write_text("{")
+def test_a_table_that_cannot_be_read_makes_it_partial_and_an_unknown_one_is_a_wrong_request(lake, tmp_path):
+    (lake.root / REJECTED / "_delta_log" / f"{1:020}.json").write_text("{")
     done = backfill("maintain", home=tmp_path)
     assert done.exit_code == exit_codes.PARTIAL
     assert f"Not done: {REJECTED}: The Delta table " in " ".join(done.stdout.split())

@@ -12,7 +12,7 @@ from backfill_assets.cli.doctor import lake as lake_found
 from backfill_assets.errors import SettingsError
 from backfill_assets.pyproject import BUNDLED
 from backfill_assets.settings import read_settings
-from tests.cli.test_run import DAY, REJECTED, backfill, refused
+from tests.worlds.command_line import DAY, REJECTED, backfill, refused
 
 READING = [
     ("status",), ("status", "--json"), ("status", "--why", REJECTED, str(DAY)), ("log",), ("reconcile",), ("list",),

@@ -12,41 +12,39 @@ from backfill_assets.verify.checklist import Line, Outcome, Verdict
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verified import code_of, versions_of
 from backfill_assets.workspace import open_workspace
-from tests.cli.test_on_a_terminal import on_a_terminal
-from tests.cli.test_run import REJECTED, backfill, refused
-from tests.cli.two_days import FIRST, SECOND, two_days
-from tests.publish.site import NOW, Site
+from tests.worlds.command_line import FIRST, REJECTED, SECOND, backfill, on_a_terminal, refused, two_days
+from tests.worlds.small_lake import NOW, SmallLake
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     return two_days(tmp_path)
 
 
 @pytest.fixture
-def plan(site, tmp_path) -> Plan:
+def plan(lake, tmp_path) -> Plan:
     """A plan of the second day, built in its shadow and verified."""
     workspace = open_workspace(home=tmp_path, landing=tmp_path)
-    plan = site.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
-    site.write({SECOND: 7}, table=REJECTED, into=plan)
+    plan = lake.shadow_plan({REJECTED: [SECOND]}, workspace=workspace)
+    lake.write({SECOND: 7}, table=REJECTED, into=plan)
     seen = versions_of(plan, state_of(plan, workspace))
-    Verdicts(str(site.root)).keep(
+    Verdicts(str(lake.root)).keep(
         Verdict(plan.id, (Line("rows", Outcome.PASSED, "7 rows"),), seen, code_of(plan, workspace), NOW, "ada")
     )
     return plan
 
 
-def test_a_verified_plan_is_published_and_what_readers_get_is_said(site, plan, tmp_path):
+def test_a_verified_plan_is_published_and_what_readers_get_is_said(lake, plan, tmp_path):
     done = backfill("publish", plan.id[:5], "--reason", "a new rule", home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     first = f"Plan {plan.id} is published: 1 partition(s) have new rows in live. Readers of stable get release 2."
     assert done.stdout.splitlines()[0] == first
     assert f"To take it back: `backfill rollback {plan.id}`." in done.stdout
     assert "Dagster still shows" in done.stdout  # nobody answers
-    assert site.values(REJECTED) == {FIRST: 1, SECOND: 7}
+    assert lake.values(REJECTED) == {FIRST: 1, SECOND: 7}
 
 
-def test_the_list_says_where_a_plan_is(site, plan, tmp_path):
+def test_the_list_says_where_a_plan_is(lake, plan, tmp_path):
     def listed() -> str:
         return " ".join(backfill("list", home=tmp_path, landing=tmp_path).stdout.split())
 
@@ -55,15 +53,15 @@ def test_the_list_says_where_a_plan_is(site, plan, tmp_path):
     assert f"│ {plan.id} │ published │" in listed()
 
 
-def test_a_plan_that_was_given_up_before_it_was_started_has_no_shadow(site, plan, tmp_path):
+def test_a_plan_that_was_given_up_before_it_was_started_has_no_shadow(lake, plan, tmp_path):
     given_up = replace(plan, repeat=1)
-    site.plans.keep(given_up)
+    lake.plans.keep(given_up)
     backfill("cancel", given_up.id, home=tmp_path, landing=tmp_path)
     assert f"│ {given_up.id} │ cancelled │" in " ".join(backfill("list", home=tmp_path, landing=tmp_path).stdout.split())
     assert backfill("discard", home=tmp_path, landing=tmp_path).stdout.startswith(f"Plan {plan.id} is discarded")
 
 
-def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp_path):
+def test_published_again_to_another_channel_only_points_it_there(lake, plan, tmp_path):
     values = json.loads(
         backfill("publish", plan.id, "--channel", "candidate", "--json", home=tmp_path, landing=tmp_path).stdout
     )
@@ -76,7 +74,7 @@ def test_published_again_to_another_channel_only_points_it_there(site, plan, tmp
     assert (code, said.startswith("Which plan? None is built in a shadow.")) == (exit_codes.WRONG_USAGE, True)
 
 
-def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(site, plan, tmp_path):
+def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(lake, plan, tmp_path):
     said = backfill("status", "--why", REJECTED, str(SECOND), home=tmp_path, landing=tmp_path).stdout
     assert "in the shadow of its plan" in said
     builds = json.loads(backfill("log", "--plan", plan.id, "--json", home=tmp_path, landing=tmp_path).stdout)["builds"]
@@ -84,22 +82,22 @@ def test_what_a_plan_has_built_in_its_shadow_is_explained_and_logged(site, plan,
     assert json.loads(backfill("log", "--json", home=tmp_path, landing=tmp_path).stdout)["builds"][-1]["plan"] == ""
 
 
-def test_a_published_plan_can_be_taken_back(site, plan, tmp_path):
+def test_a_published_plan_can_be_taken_back(lake, plan, tmp_path):
     backfill("publish", plan.id, home=tmp_path, landing=tmp_path)
     done = backfill("rollback", plan.id, home=tmp_path, landing=tmp_path)
     assert done.exit_code == exit_codes.DONE
     assert "Readers get these rows with the next release of live" in done.stdout
-    assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
+    assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
 
 
-def test_before_it_is_published_there_is_nothing_to_take_back(site, plan, tmp_path):
+def test_before_it_is_published_there_is_nothing_to_take_back(lake, plan, tmp_path):
     code, message = refused("rollback", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.WRONG_USAGE
     assert "is in its shadow, and has changed nothing in live" in message
 
 
-def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(site, plan, tmp_path):
-    site.write({SECOND: 5}, table=REJECTED)
+def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(lake, plan, tmp_path):
+    lake.write({SECOND: 5}, table=REJECTED)
     code, message = refused("publish", plan.id, home=tmp_path, landing=tmp_path)
     assert code == exit_codes.STOPPED
     assert f"`backfill rebase {plan.id}`" in message
@@ -111,13 +109,13 @@ def test_a_conflict_is_refused_with_the_command_that_solves_it_and_that_works(si
     assert f"`backfill verify {plan.id}` again" in message
 
 
-def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(site, plan, tmp_path):
+def test_a_discarded_plan_is_gone_and_the_same_request_makes_a_new_one(lake, plan, tmp_path):
     code, _ = on_a_terminal("n", "discard", plan.id, home=tmp_path)
-    assert (code, site.plans.state(plan.id)) == (exit_codes.PARTIAL, "done")
+    assert (code, lake.plans.state(plan.id)) == (exit_codes.PARTIAL, "done")
     done = backfill("discard", plan.id, home=tmp_path, landing=tmp_path)
     assert done.stdout == f"Plan {plan.id} is discarded: its shadow is deleted. Live is as it was.\n"
-    assert not (site.root / "_shadow" / plan.id).exists()
-    assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
+    assert not (lake.root / "_shadow" / plan.id).exists()
+    assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
     code, message = refused("diff", plan.id, home=tmp_path, landing=tmp_path)
     assert f"Plan {plan.id} was discarded: what it had built is deleted. Nothing was compared." in message
     code, message = refused("resume", plan.id, home=tmp_path, landing=tmp_path)

@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
 from backfill_assets.lake.ledger import Ledger
-from tests.cli.reconciled import NAME, Place, build, place_in
-from tests.deliveries import day, days
-from tests.lake.builds import write_days
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import write_days
+from tests.worlds.webservers import RECONCILED_TABLE, ReconciledLake, outages_build, reconciled_lake
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, capsys) -> Place:
-    return place_in(tmp_path, monkeypatch, capsys)
+def place(tmp_path, monkeypatch, capsys) -> ReconciledLake:
+    return reconciled_lake(tmp_path, monkeypatch, capsys)
 
 
 def test_records_that_agree_are_said_to(place):
@@ -26,8 +26,8 @@ def test_records_that_agree_are_said_to(place):
 
 
 def test_a_table_that_cannot_be_read_is_named_and_the_others_are_compared(place):
-    write_days(place.lake, replace(build(5), table="raw/rejected_lines"))
-    Ledger(str(place.lake)).append([replace(build(5), table="raw/rejected_lines")])
+    write_days(place.lake, replace(outages_build(5), table="raw/rejected_lines"))
+    Ledger(str(place.lake)).append([replace(outages_build(5), table="raw/rejected_lines")])
     (place.lake / "raw/rejected_lines/_delta_log" / f"{0:020}.json").write_bytes(b"")
     code, printed = place.reconcile()
     text = " ".join(printed)
@@ -35,35 +35,35 @@ def test_a_table_that_cannot_be_read_is_named_and_the_others_are_compared(place)
     assert "agree on 2 partition(s) and differ on 1" in text
 
 
-def a_crash_after_the_commit(place: Place) -> None:
-    write_days(place.lake, build(2))
-    write_days(place.lake, build(3, 1), build(4, 1))
+def a_crash_after_the_commit(place: ReconciledLake) -> None:
+    write_days(place.lake, outages_build(2))
+    write_days(place.lake, outages_build(3, 1), outages_build(4, 1))
 
 
-def a_ledger_lost(place: Place) -> None:
+def a_ledger_lost(place: ReconciledLake) -> None:
     shutil.rmtree(place.lake / "_ledger")
 
 
-def a_dagster_database_lost(place: Place) -> None:
+def a_dagster_database_lost(place: ReconciledLake) -> None:
     place.web.known = {}
 
 
-def a_day_told_of_by_a_click(place: Place) -> None:
-    place.web.known[NAME][str(day(0))] = ""
+def a_day_told_of_by_a_click(place: ReconciledLake) -> None:
+    place.web.known[RECONCILED_TABLE][str(day(0))] = ""
 
 
 RECORDS_LOST = [a_crash_after_the_commit, a_ledger_lost, a_dagster_database_lost, a_day_told_of_by_a_click]
 
 
 @pytest.mark.parametrize("happened", RECORDS_LOST, ids=lambda f: f.__name__.replace("_", " "))
-def test_records_are_mended_from_each_other_and_the_rows_left(place, happened: Callable[[Place], None]):
+def test_records_are_mended_from_each_other_and_the_rows_left(place, happened: Callable[[ReconciledLake], None]):
     happened(place)
-    version = DeltaTable(place.lake / NAME).version()
+    version = DeltaTable(place.lake / RECONCILED_TABLE).version()
     assert place.reconcile()[0] == 1
     code, lines = place.reconcile(repair=True)
     assert (code, lines[0].startswith("Repaired: ")) == (0, True)
     assert place.reconcile(repair=True) == (0, lines[1:])
-    assert DeltaTable(place.lake / NAME).version() == version
+    assert DeltaTable(place.lake / RECONCILED_TABLE).version() == version
 
 
 def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
@@ -86,11 +86,11 @@ def test_after_a_crash_the_ledger_and_dagster_are_told_in_one_go(place):
     ]
     versions = {b.day: b.delta_version for b in place.ledger.builds()}
     assert versions == dict(zip(days(0, 1, 2, 3, 4), (0, 0, 1, 2, 2), strict=True))
-    assert place.web.known[NAME][str(day(4))] == "f4"
+    assert place.web.known[RECONCILED_TABLE][str(day(4))] == "f4"
 
 
 def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
-    write_days(place.lake, build(2, run="at work"))
+    write_days(place.lake, outages_build(2, run="at work"))
     place.web.at_work.append("at work")
     assert place.reconcile() == (
         0,
@@ -104,7 +104,7 @@ def test_a_day_that_a_run_is_building_is_said_and_not_judged(place):
 def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
     def builds_a_day() -> None:
         place.web.meanwhile = lambda: None
-        place.ledger.append([build(0, 1, run="later", delta_version=1)])
+        place.ledger.append([outages_build(0, 1, run="later", delta_version=1)])
 
     place.web.meanwhile = builds_a_day
     code, lines = place.reconcile()
@@ -112,13 +112,13 @@ def test_a_day_built_while_the_records_are_read_is_said_and_not_judged(place):
 
 
 def test_a_table_that_dagster_does_not_have_is_not_compared_with_it(place):
-    place.web.without = (NAME,)
+    place.web.without = (RECONCILED_TABLE,)
     code, lines = place.reconcile()
     assert (code, lines[0].partition(":")[0]) == (3, "Dagster's record was not compared for staging/outages")
 
 
 def test_a_table_that_had_another_name_is_compared_while_it_is_there(place):
-    old = [replace(each, table="staging/old") for each in (build(0), build(1))]
+    old = [replace(each, table="staging/old") for each in (outages_build(0), outages_build(1))]
     place.ledger.append(old)
     assert place.reconcile()[0] == 0
     write_days(place.lake, old[0])
@@ -149,7 +149,7 @@ def test_machines_get_every_day_with_its_figures_and_the_remedy(place):
     a_crash_after_the_commit(place)
     values = json.loads(asked("--json")[1])
     (found,) = values["disagreements"]
-    assert (found["kind"], found["table"], found["repairable"]) == ("committed, but not in the ledger", NAME, True)
+    assert (found["kind"], found["table"], found["repairable"]) == ("committed, but not in the ledger", RECONCILED_TABLE, True)
     assert found["days"] == {str(at): f"commit {n} by run r" for at, n in zip(days(2, 3, 4), (1, 2, 2), strict=True)}
     assert (values["agree"], values["not_compared"], values["compared_with_dagster"]) == (2, 0, [])
     assert json.loads(asked("--repair", "--json")[1])["repaired"] == {"recorded": 3, "reported": 0}

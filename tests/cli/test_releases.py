@@ -16,8 +16,8 @@ from backfill_assets.errors import Guarded, ServiceUnavailable, TableUnreadable,
 from backfill_assets.lake.release import CANDIDATE, TableVersion
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.reading import read
-from tests.deliveries import day
-from tests.publish.built_lake import BuiltLake
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import BuiltLake
 
 A, B = "raw/rejected_lines", "raw/outage_events"
 

@@ -13,7 +13,7 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.progress import Progress
 from backfill_assets.plan.remaining import Remaining, WorkState
 from backfill_assets.plan.request import PlanOptions
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 NAME = "features/restoration_examples"
 URL = "http://dagster.example.com:3000/runs?q[]=tag:backfill/plan=c030e8dd2a50"

@@ -20,8 +20,8 @@ from backfill_assets.reproduce.recorded_build import recorded_build
 from backfill_assets.reproduce.refusals import refused as reproduction_of
 from backfill_assets.reproduce.reproduction import Reproduction, Result
 from backfill_assets.workspace import open_workspace
-from tests.cli.test_run import backfill, refused
-from tests.lake.builds import build
+from tests.worlds.command_line import backfill, refused
+from tests.worlds.recorded import build
 
 DAY, NAME = date(2019, 8, 15), "staging/outages"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

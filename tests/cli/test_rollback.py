@@ -8,42 +8,41 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.errors import UsageError
-from tests.cli.test_on_a_terminal import on_a_terminal
-from tests.cli.test_run import REJECTED, backfill, refused
-from tests.deliveries import day
-from tests.publish.site import NOW, Site
+from tests.worlds.command_line import REJECTED, backfill, on_a_terminal, refused
+from tests.worlds.deliveries import day
+from tests.worlds.small_lake import NOW, SmallLake
 
 FIRST, SECOND, THIRD = day(0), day(1), day(2)
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     """Two days of a bundled table."""
-    site = Site(tmp_path / "lake", "arrival_day")
-    site.write({FIRST: 1, SECOND: 2}, table=REJECTED)
-    return site
+    lake = SmallLake(tmp_path / "lake", "arrival_day")
+    lake.write({FIRST: 1, SECOND: 2}, table=REJECTED)
+    return lake
 
 
-def built(site: Site, *days) -> str:
+def built(lake: SmallLake, *days) -> str:
     """The id of a plan that has built these days, each with seven rows."""
-    plan = site.plan({REJECTED: list(days)})
-    site.write(dict.fromkeys(days, 7), table=REJECTED, plan=plan.id)
+    plan = lake.plan({REJECTED: list(days)})
+    lake.write(dict.fromkeys(days, 7), table=REJECTED, plan=plan.id)
     return plan.id
 
 
-def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(site, tmp_path):
-    plan = built(site, SECOND)
+def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tmp_path):
+    plan = built(lake, SECOND)
     done = backfill("rollback", plan[:5], "--reason", "a wrong rule", home=tmp_path)
     assert done.exit_code == exit_codes.DONE, done.output
     assert f"to be put back:\n  {REJECTED}  {SECOND}\n" in done.stdout
     assert f"Plan {plan} is rolled back: 1 partition(s) have the rows from before it. No other was changed." in done.stdout
     assert "Dagster still shows these days as the plan built them: " in done.stdout  # nobody answers
-    assert site.values(REJECTED) == {FIRST: 1, SECOND: 2}
-    assert site.plans.state(plan) == "rolled_back"
+    assert lake.values(REJECTED) == {FIRST: 1, SECOND: 2}
+    assert lake.plans.state(plan) == "rolled_back"
 
 
-def test_a_plan_that_was_rolled_back_is_not_carried_out_again_and_the_same_request_makes_a_new_plan(site, tmp_path):
-    plan = built(site, SECOND)
+def test_a_plan_that_was_rolled_back_is_not_carried_out_again_and_the_same_request_makes_a_new_plan(lake, tmp_path):
+    plan = built(lake, SECOND)
     backfill("rollback", plan, home=tmp_path)
     assert json.loads(backfill("list", "--json", home=tmp_path).stdout)["plans"][0]["state"] == "rolled_back"
     code, message = refused("resume", plan, home=tmp_path)
@@ -53,13 +52,13 @@ def test_a_plan_that_was_rolled_back_is_not_carried_out_again_and_the_same_reque
     )
 
 
-def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(site, tmp_path):
+def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(lake, tmp_path):
     """Thirteen hours later its days are no longer the plan's; it had taken 15 s, and built one of two."""
-    plan = site.plan({REJECTED: [SECOND, THIRD]}).id
-    site.write({SECOND: 7}, table=REJECTED, plan=plan)
+    plan = lake.plan({REJECTED: [SECOND, THIRD]}).id
+    lake.write({SECOND: 7}, table=REJECTED, plan=plan)
     counts = {"days": 2, "done": 1, "failed": 1, "blocked": 0, "running": 0, "pending": 0, "saved": 0}
-    site.plans.note(plan, "started", NOW, who="ada")
-    site.plans.note(
+    lake.plans.note(plan, "started", NOW, who="ada")
+    lake.plans.note(
         plan, "ended", NOW + timedelta(seconds=15), ending="partial", tables={REJECTED: counts}, early_stops=["Early."]
     )
     assert backfill("rollback", plan, "--reason", "a wrong rule", home=tmp_path).exit_code == exit_codes.DONE
@@ -77,26 +76,26 @@ def test_a_plan_that_was_rolled_back_is_shown_as_it_ended_and_in_words(site, tmp
     assert backfill("watch", plan, home=tmp_path).stdout.startswith(f"Plan {plan} was rolled back.")
 
 
-def test_what_stays_makes_the_rollback_partial_and_json_names_it(site, tmp_path):
-    plan = built(site, SECOND, THIRD)
-    site.write({SECOND: 5}, table=REJECTED)
+def test_what_stays_makes_the_rollback_partial_and_json_names_it(lake, tmp_path):
+    plan = built(lake, SECOND, THIRD)
+    lake.write({SECOND: 5}, table=REJECTED)
     done = backfill("rollback", plan, "--json", home=tmp_path)
     values = json.loads(done.stdout)
     assert (done.exit_code, values["exit_code"]) == (exit_codes.PARTIAL, exit_codes.PARTIAL)
     assert (values["restore"], values["first_built"]) == ({}, {REJECTED: {str(THIRD): ""}})
     assert values["conflict"][REJECTED][str(SECOND)].startswith("built since by run run3 on 20")
-    assert site.values(REJECTED) == {FIRST: 1, SECOND: 5, THIRD: 7}
+    assert lake.values(REJECTED) == {FIRST: 1, SECOND: 5, THIRD: 7}
 
 
-def test_a_plan_that_changed_no_rows_has_nothing_to_put_back(site, tmp_path):
-    plan = site.plan({REJECTED: [SECOND]}).id
+def test_a_plan_that_changed_no_rows_has_nothing_to_put_back(lake, tmp_path):
+    plan = lake.plan({REJECTED: [SECOND]}).id
     done = backfill("rollback", plan, home=tmp_path)
     assert (done.exit_code, done.stdout) == (exit_codes.DONE, f"Plan {plan} changed no rows. Nothing was put back.\n")
-    assert site.plans.state(plan) == "done"
+    assert lake.plans.state(plan) == "done"
 
 
-def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(site, tmp_path):
-    plan = built(site, THIRD)
+def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(lake, tmp_path):
+    plan = built(lake, THIRD)
     done = backfill("rollback", plan, home=tmp_path)
     assert done.exit_code == exit_codes.PARTIAL
     assert done.stdout == (
@@ -104,26 +103,26 @@ def test_what_puts_nothing_back_says_so_and_the_plan_stays_what_it_is(site, tmp_
         "Days that the plan built first stay: the tables have no earlier rows of them.\n"
         f"Nothing was put back. Plan {plan} stays as it is: all of its 1 partition(s) stay.\n"
     )
-    assert (site.plans.state(plan), site.values(REJECTED)[THIRD]) == ("done", 7)
+    assert (lake.plans.state(plan), lake.values(REJECTED)[THIRD]) == ("done", 7)
 
 
-def test_on_a_narrow_terminal_names_and_days_are_whole(site, tmp_path):
-    plan = built(site, FIRST, SECOND)
+def test_on_a_narrow_terminal_names_and_days_are_whole(lake, tmp_path):
+    plan = built(lake, FIRST, SECOND)
     _, printed = on_a_terminal("n", "rollback", plan, home=tmp_path, columns="40")
     assert f"  {REJECTED}  {FIRST}..{SECOND}\r\n" in printed
 
 
-def test_a_plan_must_be_named(site, tmp_path):
-    built(site, SECOND)
+def test_a_plan_must_be_named(lake, tmp_path):
+    built(lake, SECOND)
     done = backfill("rollback", home=tmp_path)
     assert isinstance(done.exception, UsageError)
     assert "Which plan? Nothing was done." in str(done.exception)
 
 
-def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(site, tmp_path):
-    plan = built(site, SECOND)
+def test_on_a_terminal_it_asks_and_enter_is_no_which_leaves_everything(lake, tmp_path):
+    plan = built(lake, SECOND)
     code, printed = on_a_terminal("", "rollback", plan, home=tmp_path)
-    assert (code, site.values(REJECTED)[SECOND], site.plans.state(plan)) == (exit_codes.PARTIAL, 7, "done")
+    assert (code, lake.values(REJECTED)[SECOND], lake.plans.state(plan)) == (exit_codes.PARTIAL, 7, "done")
     assert printed.index(str(SECOND)) < printed.index("Put these days back?") < printed.index("Nothing was restored.")
     code, _ = on_a_terminal("y", "rollback", plan, home=tmp_path)
-    assert (code, site.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)
+    assert (code, lake.values(REJECTED)[SECOND]) == (exit_codes.DONE, 2)

@@ -4,67 +4,18 @@ No servers: an address at which nobody answers stands for one that is down.
 """
 
 import json
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from backfill_assets.cli import exit_codes
-from backfill_assets.cli.app import app
 from backfill_assets.datasets.outages.raw import rejected_lines
-from backfill_assets.datasets.outages.sample import SAMPLE
-from backfill_assets.errors import BackfillError
 from backfill_assets.lake.ledger import Ledger
-from backfill_assets.lake.record import Build
 from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.history import resolve_plan_id
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from backfill_assets.sources.area import LandingArea
-from backfill_assets.sources.protocol import Delivery
-from backfill_assets.step.delivered import deliveries
-
-CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-10-13", "BACKFILL_DAGSTER_URL": "http://127.0.0.1:9"}
-REJECTED = "raw/rejected_lines"
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-DAY = date(2019, 9, 3)
-
-
-def backfill(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> Result:
-    env = CALENDAR | {"BACKFILL_HOME": str(home), "BACKFILL_LANDING": str(landing)}
-    return CliRunner().invoke(app, arguments, env=env)
-
-
-def refused(*arguments: str, home: Path, landing: Path = SAMPLE.parent) -> tuple[int, str]:
-    """The exit code and the message."""
-    error = backfill(*arguments, home=home, landing=landing).exception
-    assert isinstance(error, BackfillError), error
-    return exit_codes.of_error(error), str(error)
-
-
-def planned(home: Path, *flags: str) -> str:
-    done = backfill("plan", "--partitions", str(DAY), "--target", REJECTED, *flags, "--json", home=home)
-    return str(json.loads(done.stdout)["id"])
-
-
-def kept(home: Path, table: str, version: str) -> str:
-    """A plan of one day of one table, as if it had been made when that was called so and had that code."""
-    plan = Plan({table: version}, {table: {str(DAY): "missing"}}, [Chunk(0, {table: [DAY]})], PlanOptions())
-    Plans(str(home / "lake")).keep(plan)
-    return plan.id
-
-
-def build_of(code_version: str = rejected_lines.version, plan: str = "") -> Build:
-    """The accepted build of the one day, from the sample's file."""
-    delivered = deliveries(rejected_lines, [DAY], LandingArea(SAMPLE.parent))[DAY]
-    assert isinstance(delivered, Delivery)
-    return Build(REJECTED, DAY, "accepted", "r", code_version, delivered=delivered.fingerprint, plan=plan, at=NOW)
-
-
-def replace_minute(at: datetime) -> datetime:
-    return at.replace(minute=at.minute + 1)
+from tests.worlds.command_line import DAY, NOW, REJECTED, backfill, build_of, kept, planned, refused, replace_minute
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from tests.cli.test_run import DAY, NOW, REJECTED, backfill, build_of, kept, planned, replace_minute
+from tests.worlds.command_line import DAY, NOW, REJECTED, backfill, build_of, kept, planned, replace_minute
 
 
 @pytest.fixture

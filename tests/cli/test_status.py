@@ -20,10 +20,10 @@ from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.delivered import deliveries
 from backfill_assets.tables.columns import types_of
-from tests.cli.test_app import backfill
-from tests.deliveries import day, days
-from tests.environment import SAMPLE
-from tests.lake.builds import write_days
+from tests.worlds.command_line import backfill_main
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import write_days
+from tests.worlds.suite import SAMPLE
 
 NAME = rejected_lines.name
 CALENDAR = {"BACKFILL_FIRST_DAY": "2019-08-15", "BACKFILL_LAST_DAY": "2019-08-18"}
@@ -57,7 +57,7 @@ def asked(*arguments: str, home: Path, last: str = "2019-08-18") -> Result:
 
 
 def test_every_day_is_shown_as_a_strip_with_counts_ranges_and_reasons(home):
-    done = backfill("status", "--target", NAME, home=home, BACKFILL_LANDING=str(SAMPLE), **CALENDAR)
+    done = backfill_main("status", "--target", NAME, home=home, BACKFILL_LANDING=str(SAMPLE), **CALENDAR)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "raw/rejected_lines  1 up to date, 1 missing, 1 outdated: source files changed, 1 failed",

@@ -7,8 +7,8 @@ import pytest
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.reading import read
-from tests.cli.test_run import backfill, refused
-from tests.publish.site import DAYS, Site
+from tests.worlds.command_line import backfill, refused
+from tests.worlds.small_lake import DAYS, SmallLake
 
 DAILY, V2 = "features/region_daily", "features/region_daily_v2"
 D0, D1, _, _ = DAYS
@@ -18,9 +18,9 @@ D0, D1, _, _ = DAYS
 def home(tmp_path: Path, monkeypatch) -> Path:
     """Two days of both tables, released."""
     monkeypatch.setenv("BACKFILL_HOME", str(tmp_path))
-    site = Site(tmp_path / "lake", "outage_day")
-    site.write({D0: 1, D1: 2}, table=DAILY)
-    site.write({D0: 1, D1: 3}, table=V2)
+    lake = SmallLake(tmp_path / "lake", "outage_day")
+    lake.write({D0: 1, D1: 2}, table=DAILY)
+    lake.write({D0: 1, D1: 3}, table=V2)
     assert backfill("release", "--reason", "to begin", home=tmp_path).exit_code == 0
     return tmp_path
 
@@ -55,7 +55,7 @@ def test_a_release_shows_which_table_readers_get_under_a_name(home):
 
 
 def test_what_readers_would_lose_is_refused_with_exit_code_4_and_is_switched_if_it_is_meant(home):
-    Site(home / "lake", "outage_day").write({DAYS[2]: 5}, table=DAILY)
+    SmallLake(home / "lake", "outage_day").write({DAYS[2]: 5}, table=DAILY)
     backfill("release", "--reason", "a day more", home=home)
     code, message = refused("switch", DAILY, "--to", V2, home=home)
     assert code == exit_codes.STOPPED

@@ -15,9 +15,9 @@ from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from tests.deliveries import day
-from tests.projects import written
-from tests.publish.built_lake import BuiltLake
+from tests.worlds.deliveries import day
+from tests.worlds.projects import written
+from tests.worlds.recorded import BuiltLake
 
 MARKS, DAY, LATER = "staging/marks", day(0), day(1)
 PLAN = Plan({MARKS: "1"}, {MARKS: {str(DAY): "missing"}}, [Chunk(0, {MARKS: [DAY]})], PlanOptions())

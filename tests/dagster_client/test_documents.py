@@ -7,7 +7,7 @@ from graphql.language import Visitor, visit
 from graphql.utilities import TypeInfo, TypeInfoVisitor
 
 from backfill_assets.dagster_client import documents
-from tests.journeys import questions
+from tests.worlds import questions
 
 DOCUMENTS = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{name}": text

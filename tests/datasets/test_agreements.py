@@ -9,9 +9,9 @@ import pytest
 
 from backfill_assets.datasets.outages.agreements import events_received, outages_by_region, running_totals, weekly_report
 from backfill_assets.tables.agreements import Reconciled
-from tests.deliveries import day, days
-from tests.environment import SAMPLE
-from tests.oracle import TABLES, oracle_of
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import ORACLE_TABLES, oracle_of
+from tests.worlds.suite import SAMPLE
 
 REJECTED, RAW, UPDATES = "raw/rejected_lines", "raw/outage_events", "staging/outage_updates"
 OUTAGES, DAILY, HISTORY = "staging/outages", "features/region_daily", "features/region_history"
@@ -58,7 +58,10 @@ def sample(tmp_path_factory) -> Tables:
         (landing / name).parent.mkdir(parents=True, exist_ok=True)
         (landing / name).symlink_to(SAMPLE / name)
     with oracle_of(landing, FOUR[0], FOUR[-1]) as oracle:
-        rows = {name: _arrow(oracle, f"SELECT * EXCLUDE (x) FROM (SELECT 1 AS x, * FROM {of})") for name, of in TABLES.items()}
+        rows = {
+            name: _arrow(oracle, f"SELECT * EXCLUDE (x) FROM (SELECT 1 AS x, * FROM {of})")
+            for name, of in ORACLE_TABLES.items()
+        }
         delivered = dict(oracle.execute("SELECT arrival_day, count(*) FROM lines GROUP BY ALL").fetchall())
     return Tables({**rows, REJECTED: NO_LINES}, delivered)
 

@@ -17,7 +17,7 @@ from backfill_assets.lake.record import SCHEMA
 from backfill_assets.plan.status import State
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
+from tests.worlds.case_reports import FEATURES, RAW, STAGING, Reports
 
 DAYS = Calendar(date(2020, 2, 28), date(2020, 3, 1))
 DAY = DAYS.last

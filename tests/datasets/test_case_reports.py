@@ -16,10 +16,9 @@ from backfill_assets.datasets.case_reports.tables import REPORTS, WEEK, case_cou
 from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.tables.declaration import Table
-from tests.datasets.killed import killed
-from tests.datasets.replay import Replay, differences, other_than_built_once, shuffled
-from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
-from tests.sources.files import put
+from tests.worlds.case_reports import FEATURES, RAW, STAGING, Replay, Reports, differences, other_than_built_once, shuffled
+from tests.worlds.deliveries import put
+from tests.worlds.processes import killed_at_point
 
 BATCHES = 4
 # Days of two layouts, which were published again on several days.
@@ -59,8 +58,8 @@ def test_arriving_in_another_order_and_built_by_processes_that_are_killed_they_c
     replay = Replay(Reports(tmp_path / "killed", FEW, lambda: spark))
     order = shuffled([version for version in versions() if version.day in FEW.days()], seed, together=lambda version: "")
     first, second = sorted(random.Random(seed).sample(range(1, len(order)), 2))
-    steps = [replay.play(order[:first], partial(killed, replay.reports, STAGING, "commit"))]
-    steps += [replay.play(order[first:second], partial(killed, replay.reports, RAW, "record"))]
+    steps = [replay.play(order[:first], partial(killed_at_point, replay.reports, STAGING, "commit"))]
+    steps += [replay.play(order[first:second], partial(killed_at_point, replay.reports, RAW, "record"))]
     steps += [replay.play(order[second:])]
     assert [list(step.wrong()) for step in steps] == [[]] * 3
     assert differences(replay.reports, replay.landed()) == []

@@ -6,7 +6,7 @@ import pytest
 
 from backfill_assets.datasets.outages.features import by_region, region_history, with_week
 from backfill_assets.datasets.outages.staging import outages as outages_table
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 NAMES = [column.split()[0] for column in outages_table.columns.split(", ")]
 

@@ -6,8 +6,17 @@ import pytest
 
 from backfill_assets.lake.latest import latest
 from backfill_assets.plan.arrivals import arrivals_of
-from tests.oracle import TABLES, differences, oracle_of
-from tests.world import LATE, NAMES, REJECTED, ROWS_OF_SIXTY_DAYS, SAMPLE, UPDATES
+from tests.worlds.outages import (
+    LATE,
+    NAMES,
+    ORACLE_TABLES,
+    REJECTED,
+    ROWS_OF_SIXTY_DAYS,
+    SAMPLE,
+    UPDATES,
+    differences,
+    oracle_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +25,7 @@ def oracle():
         yield database
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", ORACLE_TABLES)
 def test_every_value_of_every_column_is_the_oracles(sixty, oracle, name):
     assert differences(oracle, name, sixty.arrow(name)) == []
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from backfill_assets.datasets.outages.raw import LANDED, NEEDED, outage_events, reason, rejected_lines, with_fields
 from backfill_assets.sources.area import LandingArea
-from tests.deliveries import change, day
-from tests.sources.files import put
+from tests.worlds.deliveries import change, day, put
 
 
 def lines(spark, *found: str):

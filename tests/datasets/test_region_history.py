@@ -6,8 +6,8 @@ from pathlib import Path
 import duckdb
 
 from backfill_assets.datasets.outages.features import region_history
-from tests.deliveries import days
-from tests.step.regions import random_counts
+from tests.worlds.deliveries import days
+from tests.worlds.regions import random_counts
 
 SIXTY = days(*range(60))
 # A chunk is its days from `first` to `last`. The regions of each bear its name: all chunks are computed side by side.

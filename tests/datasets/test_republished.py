@@ -15,8 +15,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
-from tests.datasets.replay import shuffled
-from tests.datasets.reports import FEATURES, RAW, STAGING, Reports
+from tests.worlds.case_reports import FEATURES, RAW, STAGING, Reports, shuffled
 
 # Beside the repository, for those who develop it: the sample is a part of it.
 PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "data" / "case_reports" / "versions"

@@ -27,10 +27,9 @@ from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import same_day, window
-from tests.environment import SAMPLE
-from tests.oracle import oracle_of
-from tests.plan.workspaces import workspace_of
-from tests.world import NAMES
+from tests.worlds.outages import NAMES, oracle_of
+from tests.worlds.suite import SAMPLE
+from tests.worlds.tables import workspace_of
 
 SQL = Path(__file__).parents[1] / "examples.sql"
 FIRST, LAST = date(2019, 8, 15), date(2019, 10, 13)

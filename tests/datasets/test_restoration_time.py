@@ -20,10 +20,9 @@ from backfill_assets.datasets.outages.sample import FIRST_DAY
 from backfill_assets.lake.release import TableVersion
 from backfill_assets.lake.releases import Releases
 from backfill_assets.models.saved import content_hash, unpacked
-from tests.documents import guide
-from tests.environment import SAMPLE
-from tests.oracle import oracle_of
-from tests.suite import connect
+from tests.worlds.documents import guide
+from tests.worlds.outages import oracle_of
+from tests.worlds.suite import SAMPLE, connect
 
 SQL = Path(__file__).parents[1] / "examples.sql"
 # A day with seven days of the calendar before it, the first that can have a model, and one with three.

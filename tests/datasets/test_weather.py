@@ -23,10 +23,10 @@ from backfill_assets.step.request import StepResult
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.windows import same_day, window
 from backfill_assets.workspace import Workspace, open_workspace
-from tests.environment import SAMPLE
-from tests.orchestration.site import opened
-from tests.sources.weather_service import WeatherService, running, value
-from tests.world import EIGHT, World
+from tests.worlds.code_location import opened_location
+from tests.worlds.outages import EIGHT, World
+from tests.worlds.suite import SAMPLE
+from tests.worlds.weather import WeatherService, running, value
 
 WEATHER, BESIDE = weather.name, region_weather.name
 THREE = EIGHT[:3]
@@ -169,12 +169,12 @@ def test_a_wrong_answer_fails_its_day_and_says_so_and_the_others_are_built(world
 
 
 def test_a_run_of_dagster_materializes_the_days_that_came_and_the_table_beside_them_on_all(world):
-    with opened(world) as site:
-        run = site.run_assets([WEATHER, BESIDE], THREE)
+    with opened_location(world) as location:
+        run = location.run_assets([WEATHER, BESIDE], THREE)
         assert not run.success
-        assert site.materialized(WEATHER) == {str(day) for day in THREE[:2]}
-        assert site.materialized(BESIDE) == {str(day) for day in THREE}
-        failures = site.failures(run)
+        assert location.materialized(WEATHER) == {str(day) for day in THREE[:2]}
+        assert location.materialized(BESIDE) == {str(day) for day in THREE}
+        failures = location.failures(run)
     assert [*failures] == [WEATHER], "one day of it is not built"
     assert "external/weather: 0 day(s) failed, 1 blocked, 2 built." in failures[WEATHER]
     assert known(world) == {THREE[0]: {True}, THREE[1]: {True}, THREE[2]: {False}}

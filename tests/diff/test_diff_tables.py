@@ -15,7 +15,7 @@ from backfill_assets.diff.diff_store import Diffs
 from backfill_assets.diff.diff_tables import Recorded, TablePair, diff_tables
 from backfill_assets.diff.side import Side
 from backfill_assets.errors import TableUnreadable
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 NAME, DAYS = "staging/o", [day(n) for n in range(4)]
 Rows = list[tuple[date, str, int | None]]

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from backfill_assets.servers.stack import MAX_RESTARTS
-from tests.drills.site import HELD, Site, kill, site_on
-from tests.journeys.station import eventually
+from tests.drills.servers import HELD, Drill, drill_on, kill
+from tests.worlds.station import eventually
 
 # How soon a dead run must be over, a plan done, and every place free again, from the stop or, where that ended them, from when
 # the servers run again.
@@ -27,28 +27,28 @@ NOTICED_S, DONE_S, FREE_S = 60.0, 120.0, 60.0
 END_S = 90.0
 
 
-def kill_engine_four_times(site: Site, held: Sequence[int]) -> None:
+def kill_engine_four_times(drill: Drill, held: Sequence[int]) -> None:
     for _ in range(4):
-        engine = site.children["engine"]
+        engine = drill.children["engine"]
         kill([engine])
-        site.await_other("engine", engine)
+        drill.await_other("engine", engine)
 
 
-def kill_server(name: str) -> Callable[[Site, Sequence[int]], None]:
-    return lambda site, held: kill([site.children[name]])
+def kill_server(name: str) -> Callable[[Drill, Sequence[int]], None]:
+    return lambda drill, held: kill([drill.children[name]])
 
 
-def kill_up(site: Site, held: Sequence[int]) -> None:
-    assert site.up.process
-    kill([site.up.process.pid])
+def kill_up(drill: Drill, held: Sequence[int]) -> None:
+    assert drill.up.process
+    kill([drill.up.process.pid])
 
 
-def kill_everything(site: Site, held: Sequence[int]) -> None:
-    kill([process.pid for process in site.family()])
+def kill_everything(drill: Drill, held: Sequence[int]) -> None:
+    kill([process.pid for process in drill.family()])
 
 
-STOPS: dict[str, Callable[[Site, Sequence[int]], None]] = {
-    "worker": lambda site, held: kill(held),
+STOPS: dict[str, Callable[[Drill, Sequence[int]], None]] = {
+    "worker": lambda drill, held: kill(held),
     "run-starter": kill_server("run-starter"),
     "code-server": kill_server("code-server"),
     "daemon": kill_server("daemon"),
@@ -73,59 +73,59 @@ class Cell:
     wrong: Sequence[str]
 
 
-def drilled(site: Site, stop: str, point: str) -> Cell:
-    plan, command, held = site.begin(point)
+def drilled(drill: Drill, stop: str, point: str) -> Cell:
+    plan, command, held = drill.begin(point)
     if point == "queued":
-        eventually(lambda: "QUEUED" in site.runs(plan).values(), what="a run in the queue", patience=END_S)
-    at_work = {run for run, status in site.runs(plan).items() if status in ("STARTING", "STARTED")}
+        eventually(lambda: "QUEUED" in drill.runs(plan).values(), what="a run in the queue", patience=END_S)
+    at_work = {run for run, status in drill.runs(plan).items() if status in ("STARTING", "STARTED")}
     kill([command.pid])
     command.communicate()
     began = time.monotonic()
-    STOPS[stop](site, held)
+    STOPS[stop](drill, held)
     if stop not in GO_ON:
-        assert site.up.process
-        site.up.process.wait(END_S)
-    site.open_gates()
+        assert drill.up.process
+        drill.up.process.wait(END_S)
+    drill.open_gates()
     if stop not in GO_ON:
-        site.up.start()
+        drill.up.start()
         began = time.monotonic()
-    return observed(site, stop, point, plan, at_work, began)
+    return observed(drill, stop, point, plan, at_work, began)
 
 
-def observed(site: Site, stop: str, point: str, plan: str, at_work: set[str], began: float) -> Cell:
+def observed(drill: Drill, stop: str, point: str, plan: str, at_work: set[str], began: float) -> Cell:
     """The plan is resumed, and comes to its end."""
-    resume = site.station.started("resume", plan)
-    site.await_end_of(at_work, plan)
+    resume = drill.station.started("resume", plan)
+    drill.await_end_of(at_work, plan)
     noticed = time.monotonic() - began
     printed, _ = resume.communicate(timeout=END_S + DONE_S)
     done = time.monotonic() - began
-    site.await_free()
+    drill.await_free()
     free = time.monotonic() - began - done
-    statuses = sorted(site.runs(plan).items(), key=lambda run: run[0] in at_work)
+    statuses = sorted(drill.runs(plan).items(), key=lambda run: run[0] in at_work)
     happened = ", ".join(status.lower() for run, status in statuses if run in at_work)
-    return Cell(stop, point, happened, noticed, done, free, list(wrong(site, plan, noticed, done, free, printed)))
+    return Cell(stop, point, happened, noticed, done, free, list(wrong(drill, plan, noticed, done, free, printed)))
 
 
-def wrong(site: Site, plan: str, noticed: float, done: float, free: float, printed: str) -> Iterator[str]:
-    built = site.built(plan)
+def wrong(drill: Drill, plan: str, noticed: float, done: float, free: float, printed: str) -> Iterator[str]:
+    built = drill.built(plan)
     if "done after" not in printed:
         yield printed[-300:]
     if len(built) != 6 or set(built.values()) != {1}:
         yield f"built: {dict(built)}"
-    yield from site.held_places()
+    yield from drill.held_places()
     for what, seconds, limit in (("noticed", noticed, NOTICED_S), ("done", done, DONE_S), ("free", free, FREE_S)):
         if seconds > limit:
             yield f"{what} after {seconds:.0f} s"
 
 
 def cells(stops: Sequence[str], points: Sequence[str]) -> Iterator[Cell]:
-    with tempfile.TemporaryDirectory(prefix="drill-") as folder, site_on(Path(folder)) as site:
+    with tempfile.TemporaryDirectory(prefix="drill-") as folder, drill_on(Path(folder)) as drill:
         for stop in stops:
             for number, point in enumerate(points):
                 if stop in GO_ON and number and number % MAX_RESTARTS == 0:
-                    site.up.end()  # it gives up what dies more often within three minutes
-                    site.up.start()
-                yield drilled(site, stop, point)
+                    drill.up.end()  # it gives up what dies more often within three minutes
+                    drill.up.start()
+                yield drilled(drill, stop, point)
 
 
 def main(names: Sequence[str]) -> int:

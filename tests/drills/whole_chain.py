@@ -28,10 +28,9 @@ from rich.table import Table as Drawn
 from backfill_assets.datasets.outages.restoration_examples import restoration_examples
 from backfill_assets.datasets.outages.restoration_time import ASKED, TRAIN_DAYS, restoration_time
 from backfill_assets.tables.columns import types_of
-from tests.journeys.month import LAST, MONTH, file_of, redeliver
-from tests.journeys.servers import deliver, environment, project_copy, servers_of
-from tests.journeys.station import FIRST, Station
-from tests.oracle import TABLES, differences, oracle_of
+from tests.worlds.outages import ORACLE_TABLES, differences, oracle_of
+from tests.worlds.servers import LAST, MONTH, deliver, environment, file_of, project_copy, redeliver, servers_of
+from tests.worlds.station import FIRST, Station
 
 SQL = (Path(__file__).parents[1] / "examples.sql").read_text().format(known_by="9999-01-01")
 EXAMPLES, MODELS = restoration_examples.name, restoration_time.name
@@ -74,7 +73,7 @@ class Chain:
 
     def hold_what_the_oracle_says(self) -> None:
         with oracle_of(self.station.landing, FIRST, LAST) as oracle:
-            for name in TABLES:
+            for name in ORACLE_TABLES:
                 assert differences(oracle, name, self.rows(name))[:3] == [], name
             self._hold_examples(oracle)
 
@@ -165,7 +164,7 @@ def main() -> None:
         print(station.backfill("status", "--why", EXAMPLES, str(LAST)))
         print(station.backfill("plan", *ONLY_CHANGED))
         end = chain.carry_out("examples of region_daily_v2", *ONLY_CHANGED)
-        assert not {build.table for build in end["builds"]} & TABLES.keys()
+        assert not {build.table for build in end["builds"]} & ORACLE_TABLES.keys()
         assert {build.day for build in end["builds"] if build.table == EXAMPLES} == set(MONTH)
         chain.carry_out("models", "--partitions", f"{MODELS_OF[0]}..{MODELS_OF[1]}", "--target", MODELS, "--into", "live")
         chain.hold_models()

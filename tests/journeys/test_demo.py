@@ -6,8 +6,10 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
 from backfill_assets.servers.home import servers_record
-from tests.journeys.demo import Demo, demo, demo_once, files_with
-from tests.world import NAMES, ROWS_OF_SIXTY_DAYS
+from tests.worlds.outages import NAMES, ROWS_OF_SIXTY_DAYS
+from tests.worlds.servers import Demo, demo, demo_once, files_with
+
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module")

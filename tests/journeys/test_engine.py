@@ -11,9 +11,10 @@ import pytest
 
 from backfill_assets.calendar import between
 from backfill_assets.servers.home import servers_record
-from tests.journeys.demo import files_with, token_of
-from tests.journeys.servers import station_on
-from tests.journeys.station import FIRST, Station, eventually
+from tests.worlds.servers import files_with, station_on, token_of
+from tests.worlds.station import FIRST, Station, eventually
+
+pytestmark = pytest.mark.servers
 
 LAST = date(2019, 8, 24)
 DAYS = list(between(FIRST, LAST))

@@ -17,9 +17,11 @@ from backfill_assets.dagster_client.reload import reload
 from backfill_assets.lake.locks import writing
 from backfill_assets.plan.store import Plans
 from backfill_assets.pyproject import BUNDLED
-from tests.journeys.servers import project_copy, station_on
-from tests.journeys.station import FIRST, Station, ended, eventually
-from tests.world import RAW, REJECTED, World
+from tests.worlds.outages import RAW, REJECTED, World
+from tests.worlds.servers import project_copy, station_on
+from tests.worlds.station import FIRST, Station, ended, eventually
+
+pytestmark = pytest.mark.servers
 
 LAST = date(2019, 8, 18)
 DAYS = list(between(FIRST, LAST))

@@ -8,41 +8,43 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tests.drills.site import Site, kill, site_on
-from tests.journeys.station import ended, eventually
+from tests.drills.servers import Drill, drill_on, kill
+from tests.worlds.station import ended, eventually
+
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Iterator[Site]:
+def drill(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Iterator[Drill]:
     """Servers that use the test session's engine: what is killed is everything else."""
-    with site_on(tmp_path_factory.mktemp("stops"), own_engine=False) as site:
-        yield site
+    with drill_on(tmp_path_factory.mktemp("stops"), own_engine=False) as drill:
+        yield drill
 
 
-def test_after_everything_was_killed_in_a_step_up_and_resume_build_the_rest_and_no_place_stays_taken(site: Site):
+def test_after_everything_was_killed_in_a_step_up_and_resume_build_the_rest_and_no_place_stays_taken(drill: Drill):
     """About 25 s: a start of the servers, and the runs of a day before and after it."""
-    plan, command, _ = site.begin("in a step", runs=1)
-    at_work = set(site.runs(plan))
-    kill([command.pid, *(process.pid for process in site.family())])
+    plan, command, _ = drill.begin("in a step", runs=1)
+    at_work = set(drill.runs(plan))
+    kill([command.pid, *(process.pid for process in drill.family())])
     command.communicate()
-    site.open_gates()
-    site.up.start()
-    assert f"Plan {plan}: done" in ended(site.station.started("resume", plan), 0)
-    assert (len(site.built(plan)), set(site.built(plan).values())) == (2, {1})
-    eventually(lambda: not site.held_places(), what="every place free, and no run unfinished", patience=60)
-    assert "FAILURE" in {status for run, status in site.runs(plan).items() if run in at_work}
+    drill.open_gates()
+    drill.up.start()
+    assert f"Plan {plan}: done" in ended(drill.station.started("resume", plan), 0)
+    assert (len(drill.built(plan)), set(drill.built(plan).values())) == (2, {1})
+    eventually(lambda: not drill.held_places(), what="every place free, and no run unfinished", patience=60)
+    assert "FAILURE" in {status for run, status in drill.runs(plan).items() if run in at_work}
 
 
-def test_a_server_that_outlives_a_killed_up_is_named_and_ended_by_the_next_one(site: Site):
+def test_a_server_that_outlives_a_killed_up_is_named_and_ended_by_the_next_one(drill: Drill):
     """About 15 s: a start of the servers. The others end by themselves, with their parent."""
-    before, webserver = site.family(), site.children["webserver"]
-    assert site.up.process
+    before, webserver = drill.family(), drill.children["webserver"]
+    assert drill.up.process
     os.kill(webserver, signal.SIGSTOP)  # it cannot end, until it is continued
-    kill([site.up.process.pid])
-    site.up.process.wait()
-    log = site.station.home / "up.log"
+    kill([drill.up.process.pid])
+    drill.up.process.wait()
+    log = drill.station.home / "up.log"
     with ThreadPoolExecutor(1) as pool:
-        started = pool.submit(site.up.start)
+        started = pool.submit(drill.up.start)
         try:
             eventually(lambda: "Ending what it left running" in log.read_text(), what="the webserver was found", patience=60)
         finally:

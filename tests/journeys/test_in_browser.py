@@ -9,12 +9,15 @@ import pytest
 from backfill_assets.calendar import between
 from backfill_assets.dagster_client.launched import Launched
 from backfill_assets.pyproject import BUNDLED
-from tests.journeys import questions
-from tests.journeys.browser import CHROMIUM, Browser, browser_on
-from tests.journeys.servers import station_on
-from tests.journeys.station import FIRST, Station, eventually
+from tests.worlds import questions
+from tests.worlds.servers import station_on
+from tests.worlds.station import CHROMIUM, FIRST, Browser, Station, browser_on, eventually
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)")
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: apt install chromium)"),
+]
 LAST = date(2019, 8, 20)
 THREE = list(between(FIRST, date(2019, 8, 17)))
 RAW = ("raw/outage_events", "raw/rejected_lines")

@@ -14,9 +14,9 @@ from backfill_assets.calendar import as_day, between
 from backfill_assets.datasets.outages.staging import HORIZON
 from backfill_assets.errors import UsageError
 from backfill_assets.pyproject import BUNDLED
-from tests.journeys import questions
-from tests.journeys.demo import files_with, token_of
-from tests.journeys.month import (
+from tests.worlds import questions
+from tests.worlds.outages import differing_days
+from tests.worlds.servers import (
     BY_ARRIVAL,
     COLUMN,
     LAST,
@@ -25,13 +25,16 @@ from tests.journeys.month import (
     TABLES,
     contents_of,
     file_of,
+    files_with,
     hold_what_the_oracle_says,
     outdated,
     redeliver,
+    station_on,
+    token_of,
 )
-from tests.journeys.servers import station_on
-from tests.journeys.station import FIRST, Station, eventually, spans
-from tests.world import differing_days
+from tests.worlds.station import FIRST, Station, eventually, spans
+
+pytestmark = pytest.mark.servers
 
 BAD = date(2019, 9, 5)
 FIVE = list(between(date(2019, 8, 24), date(2019, 8, 28)))

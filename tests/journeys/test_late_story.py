@@ -8,8 +8,10 @@ from backfill_assets.calendar import between
 from backfill_assets.cli.late_story import CUT, LATE, REPUBLISHED
 from backfill_assets.datasets.case_reports.tables import TABLES
 from backfill_assets.lake.store import Lake
-from tests.datasets.reports import FEATURES, RAW, STAGING, oracle, rows_of
-from tests.journeys.played import Played, commands, play
+from tests.worlds.case_reports import FEATURES, RAW, STAGING, oracle, rows_of
+from tests.worlds.servers import Played, commands, play
+
+pytestmark = pytest.mark.servers
 
 WEEK = list(between(date(2020, 3, 8), date(2020, 3, 14)))
 PUBLISHED_AGAIN, CUT_SHORT = date.fromisoformat(REPUBLISHED), date.fromisoformat(CUT)

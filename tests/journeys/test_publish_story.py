@@ -24,9 +24,11 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.pyproject import BUNDLED
 from backfill_assets.verify.checklist import Outcome
 from backfill_assets.verify.verdicts import Verdicts
-from tests.journeys.servers import environment, project_copy, servers_of
-from tests.journeys.station import FIRST, Station, eventually
-from tests.world import DAILY, DAILY_V2, HISTORY, OUTAGES, World, differing_days
+from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, World, differing_days
+from tests.worlds.servers import environment, project_copy, servers_of
+from tests.worlds.station import FIRST, Station, eventually
+
+pytestmark = pytest.mark.servers
 
 MONTH = list(between(FIRST, date(2019, 9, 14)))
 # The horizon before it ends after the month: no row of the night is about a day of the plan.

@@ -14,9 +14,11 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.servers.home import servers_record
 from backfill_assets.verify.checklist import Outcome
 from backfill_assets.verify.verdicts import Verdicts
-from tests.journeys.played import Played, commands, play
-from tests.journeys.station import FIRST
-from tests.world import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_days
+from tests.worlds.outages import DAILY, DAILY_V2, HISTORY, OUTAGES, differing_days
+from tests.worlds.servers import Played, commands, play
+from tests.worlds.station import FIRST
+
+pytestmark = pytest.mark.servers
 
 LAST = date(2019, 8, 21)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.lake.one_table import Given
+from tests.worlds.one_table import Given
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from backfill_assets.lake.audit_trail import BuildFilter, lines_by_run, select
 from backfill_assets.lake.recovery import BuildHistory
-from tests.deliveries import day, days
-from tests.lake.builds import build
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import build
 
 
 def lines(*builds, left_out=(), fold=True):

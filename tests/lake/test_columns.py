@@ -8,7 +8,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backfill_assets.errors import UsageError
 from backfill_assets.lake.columns import merged_schema
-from tests.deliveries import day, days
+from tests.worlds.deliveries import day, days
 
 
 def test_a_changed_type_is_refused_with_one_run_that_changes_it_though_days_between_have_no_files(tmp_path):

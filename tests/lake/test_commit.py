@@ -16,7 +16,7 @@ from backfill_assets.lake.reading import SliceReader, schema_of
 from backfill_assets.lake.recovery import builds_of
 from backfill_assets.lake.rewritten import data_files
 from backfill_assets.lake.slice import Slice, files_of
-from tests.lake.one_table import AT, COLUMNS, DAYS, FIRST, FOURTH, NAME, SECOND, THIRD, Given, accepted, ordered, row
+from tests.worlds.one_table import AT, COLUMNS, DAYS, FIRST, FOURTH, NAME, SECOND, THIRD, Given, accepted, ordered, row
 
 
 def test_every_version_is_read_alike_by_everyone(given):

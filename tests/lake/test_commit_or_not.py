@@ -13,7 +13,7 @@ from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.recovery import recover_newest
-from tests.lake.one_table import FIRST, NAME, SECOND, accepted, row
+from tests.worlds.one_table import FIRST, NAME, SECOND, accepted, row
 
 
 def test_an_accepted_day_only_is_committed_and_every_build_recorded(given):

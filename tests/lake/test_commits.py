@@ -8,7 +8,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from backfill_assets.lake.commits import read_commits
 from backfill_assets.lake.rewritten import rewritten
-from tests.publish.site import DAYS, A, Site
+from tests.worlds.small_lake import DAYS, A, SmallLake
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def test_what_the_log_has_not_kept_is_left_out(folder):
 
 def test_a_day_is_judged_at_an_earlier_version_by_the_commits_up_to_it(tmp_path):
     """What `DeltaTable.history` of an earlier version answers with are the newest commits, under wrong numbers."""
-    site = Site(tmp_path)
-    first = site.write(dict.fromkeys(DAYS, 1))
+    lake = SmallLake(tmp_path)
+    first = lake.write(dict.fromkeys(DAYS, 1))
     for value in (2, 3):
-        site.write({DAYS[0]: value})
+        lake.write({DAYS[0]: value})
     suspected = [build for build in first if build.day == DAYS[1]]
     for build in suspected:
         build.data_files = ""  # as of a build that was recovered from its commit: its log decides

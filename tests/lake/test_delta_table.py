@@ -14,7 +14,7 @@ from backfill_assets.lake import delta_table
 from backfill_assets.lake.delta_table import KEPT, last_commit, open_table, table_to_write, version_of
 from backfill_assets.lake.file_commit import FileCommit
 from backfill_assets.lake.files import write_table
-from tests.publish.site import columns
+from tests.worlds.small_lake import columns
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from backfill_assets.lake.latest import COLUMNS, latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import ROWS_DIFFER, Build
-from tests.deliveries import day
-from tests.lake.builds import FULL, NOON, TABLE, build, commit
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import FULL, NOON, TABLE, build, commit
 
 
 def test_a_ledger_that_was_never_written_knows_nothing(tmp_path):

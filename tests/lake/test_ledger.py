@@ -12,8 +12,8 @@ from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.record import Build, from_arrow, to_arrow
 from backfill_assets.lake.recovery import recover_newest
-from tests.deliveries import day
-from tests.lake.builds import FULL, TABLE, build, commit
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import FULL, TABLE, build, commit
 
 
 def test_a_build_survives_the_ledger():

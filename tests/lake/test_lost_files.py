@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 
 from backfill_assets.lake.lost_files import lost_files, unreadable_files
 from backfill_assets.lake.table_state import day_files
-from tests.deliveries import day, days
-from tests.lake.builds import TABLE, build, write_days
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import TABLE, build, write_days
 
 COLUMN = "outage_day"
 

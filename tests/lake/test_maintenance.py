@@ -19,93 +19,106 @@ from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import Base
 from backfill_assets.publish.decision import Kind
 from backfill_assets.reconcile.put_back import put_back
-from tests.lake.maintained import WINDOW, age, contents, later, of_table, on_disk, release, run, values_of
-from tests.publish.site import DAYS, A, B, Site
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASE_WINDOW,
+    A,
+    B,
+    SmallLake,
+    age,
+    contents,
+    files_on_disk,
+    later,
+    maintain_later,
+    release_live_now,
+    upkeep_of,
+    values_of_release,
+)
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     """Two days of one table, each rewritten twice; so four files that only earlier versions have."""
-    site = Site(tmp_path)
+    lake = SmallLake(tmp_path)
     for values in ({FIRST: 1, SECOND: 2}, {FIRST: 3, SECOND: 4}, {FIRST: 5, SECOND: 6}):
-        site.write(values)
-    return site
+        lake.write(values)
+    return lake
 
 
-def test_what_no_version_of_the_window_has_is_removed_and_the_newest_rows_stay(site):
-    newest = {path for paths in site.files().values() for path in paths}
-    done = of_table(run(site, 31))
+def test_what_no_version_of_the_window_has_is_removed_and_the_newest_rows_stay(lake):
+    newest = {path for paths in lake.files().values() for path in paths}
+    done = upkeep_of(maintain_later(lake, 31))
     assert (len(done.removed), dict(done.kept), done.problem) == (4, {Need.NEWEST: 2}, "")
-    assert (on_disk(site), site.values()) == (newest, {FIRST: 5, SECOND: 6})
-    assert sorted(path.name for path in (site.root / A.name).iterdir() if path.is_dir()) == sorted(
+    assert (files_on_disk(lake), lake.values()) == (newest, {FIRST: 5, SECOND: 6})
+    assert sorted(path.name for path in (lake.root / A.name).iterdir() if path.is_dir()) == sorted(
         ["_delta_log", *{path.split("/")[0] for path in newest}]
     )  # the folders of single writes are gone with their files
 
 
 @pytest.mark.parametrize("days", [pytest.param(0, id="today"), pytest.param(29, id="a day before the window has passed")])
-def test_within_the_window_nothing_is_removed_and_a_plan_is_taken_back(site, days):
-    plan = site.plan({A.name: [FIRST]})
-    site.write({FIRST: 7}, plan=plan.id)
-    before = on_disk(site)
-    assert [len(table.removed) for table in run(site, days).tables] == [0] * 3
-    assert on_disk(site) == before
-    assert site.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
-    assert site.values() == {FIRST: 5, SECOND: 6}
+def test_within_the_window_nothing_is_removed_and_a_plan_is_taken_back(lake, days):
+    plan = lake.plan({A.name: [FIRST]})
+    lake.write({FIRST: 7}, plan=plan.id)
+    before = files_on_disk(lake)
+    assert [len(table.removed) for table in maintain_later(lake, days).tables] == [0] * 3
+    assert files_on_disk(lake) == before
+    assert lake.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
+    assert lake.values() == {FIRST: 5, SECOND: 6}
 
 
-def test_what_was_replaced_within_the_window_stays_however_long_ago_it_was_written(site):
-    age(site, 60)
-    plan = site.plan({A.name: [FIRST]})
-    site.write({FIRST: 7}, plan=plan.id)
-    done = of_table(run(site, 29))
+def test_what_was_replaced_within_the_window_stays_however_long_ago_it_was_written(lake):
+    age(lake, 60)
+    plan = lake.plan({A.name: [FIRST]})
+    lake.write({FIRST: 7}, plan=plan.id)
+    done = upkeep_of(maintain_later(lake, 29))
     assert (len(done.removed), dict(done.kept)) == (4, {Need.NEWEST: 2, Need.WINDOW: 1})
-    assert site.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
-    assert site.values() == {FIRST: 5, SECOND: 6}
+    assert lake.roll_back(plan) == {(A.name, FIRST): Kind.RESTORE}
+    assert lake.values() == {FIRST: 5, SECOND: 6}
 
 
-def test_a_kept_release_of_before_the_window_keeps_its_files_beside_those_of_the_window(site):
-    old = release(site, "candidate")
-    site.write({FIRST: 7})
-    site.write({FIRST: 8})
-    age(site, 60)
-    site.write({FIRST: 9})
-    done = of_table(run(site))
+def test_a_kept_release_of_before_the_window_keeps_its_files_beside_those_of_the_window(lake):
+    old = release_live_now(lake, "candidate")
+    lake.write({FIRST: 7})
+    lake.write({FIRST: 8})
+    age(lake, 60)
+    lake.write({FIRST: 9})
+    done = upkeep_of(maintain_later(lake))
     assert (len(done.removed), dict(done.kept)) == (5, {Need.NEWEST: 2, Need.WINDOW: 1, Need.RELEASE: 1})
-    assert values_of(site, old) == {FIRST: 5, SECOND: 6}
+    assert values_of_release(lake, old) == {FIRST: 5, SECOND: 6}
 
 
-def test_a_release_of_a_channel_is_kept_however_old_and_an_old_one_of_none_is_retired(site):
-    old = release(site)
-    site.write({FIRST: 7})
-    held = release(site, "candidate")
+def test_a_release_of_a_channel_is_kept_however_old_and_an_old_one_of_none_is_retired(lake):
+    old = release_live_now(lake)
+    lake.write({FIRST: 7})
+    held = release_live_now(lake, "candidate")
     for value in range(8, 8 + ALWAYS_KEPT):
-        site.write({FIRST: value})
-        release(site)
-    done = run(site, 60)
+        lake.write({FIRST: value})
+        release_live_now(lake)
+    done = maintain_later(lake, 60)
     assert [each.number for each in done.retired] == [old]
-    assert values_of(site, held) == {FIRST: 7, SECOND: 6}
+    assert values_of_release(lake, held) == {FIRST: 7, SECOND: 6}
     with pytest.raises(UsageError, match=rf"Release {old} was retired on 20.*its files may be gone. .* `backfill releases`"):
-        values_of(site, old)
-    releases = Releases(str(site.root))
+        values_of_release(lake, old)
+    releases = Releases(str(lake.root))
     newest = releases.newest()
     assert newest
     with pytest.raises(UsageError, match="was retired"):
         releases.point(newest, STABLE, old, who="ben", reason="back")
     assert (newest.kind, newest.channels["candidate"], releases.get(old).number) == ("retired", held, old)
-    assert release(site) == newest.number + 1  # and what is retired stays so
+    assert release_live_now(lake) == newest.number + 1  # and what is retired stays so
     assert list(releases.all()[-1].retired) == [old]
 
 
-def test_a_release_ages_from_when_readers_got_another_one(site):
+def test_a_release_ages_from_when_readers_got_another_one(lake):
     for _ in range(ALWAYS_KEPT):
-        site.write({FIRST: 7})
-        release(site)
-    assert run(site, 60).retired == []
-    release(site)
-    assert [each.number for each in look(str(site.root), WINDOW, later(60)).retired] == [1]
-    assert look(str(site.root), WINDOW, later(29)).retired == []
+        lake.write({FIRST: 7})
+        release_live_now(lake)
+    assert maintain_later(lake, 60).retired == []
+    release_live_now(lake)
+    assert [each.number for each in look(str(lake.root), RELEASE_WINDOW, later(60)).retired] == [1]
+    assert look(str(lake.root), RELEASE_WINDOW, later(29)).retired == []
 
 
 def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_retired(tmp_path):
@@ -122,34 +135,34 @@ def test_releases_of_a_lake_from_before_there_were_retired_ones_are_read_and_ret
         releases.retire(second, [2], date(2026, 1, 2), who="w", reason="r")
 
 
-def test_a_reader_that_opened_a_kept_release_reads_on(site):
-    number = release(site)
-    site.write({FIRST: 7})
-    opened = ReleasedTable(str(site.root), Releases(str(site.root)).get(number), A.name).dataset()
+def test_a_reader_that_opened_a_kept_release_reads_on(lake):
+    number = release_live_now(lake)
+    lake.write({FIRST: 7})
+    opened = ReleasedTable(str(lake.root), Releases(str(lake.root)).get(number), A.name).dataset()
     batches = opened.to_batches(batch_size=1)
     read = next(batches).num_rows
-    assert len(of_table(run(site, 31)).removed) == 4
+    assert len(upkeep_of(maintain_later(lake, 31)).removed) == 4
     assert read + sum(batch.num_rows for batch in batches) == 5 + 6
 
 
-def test_what_an_open_shadow_reads_stays_until_it_is_discarded(site):
-    shadow = site.root / "_shadow" / "abc"
+def test_what_an_open_shadow_reads_stays_until_it_is_discarded(lake):
+    shadow = lake.root / "_shadow" / "abc"
     shadow.mkdir(parents=True)
-    (site.root / "_shadow" / "unfinished").mkdir()
+    (lake.root / "_shadow" / "unfinished").mkdir()
     (shadow / "base.json").write_text(Base({A.name: 1, B.name: -1}, later(0)).to_json())
-    assert dict(of_table(run(site, 31)).kept) == {Need.NEWEST: 2, Need.SHADOW: 2}
-    assert len(DeltaTable(str(site.root / A.name), version=1).to_pyarrow_table()) == 3 + 4
+    assert dict(upkeep_of(maintain_later(lake, 31)).kept) == {Need.NEWEST: 2, Need.SHADOW: 2}
+    assert len(DeltaTable(str(lake.root / A.name), version=1).to_pyarrow_table()) == 3 + 4
     shutil.rmtree(shadow)
-    assert len(of_table(run(site, 31)).removed) == 2
+    assert len(upkeep_of(maintain_later(lake, 31)).removed) == 2
 
 
-def test_of_a_shadow_whose_record_cannot_be_read_nothing_is_known_so_nothing_is_removed(site):
-    (site.root / "_shadow" / "abc").mkdir(parents=True)
-    (site.root / "_shadow" / "abc" / "base.json").write_text("{")
-    before = contents(site.root)
+def test_of_a_shadow_whose_record_cannot_be_read_nothing_is_known_so_nothing_is_removed(lake):
+    (lake.root / "_shadow" / "abc").mkdir(parents=True)
+    (lake.root / "_shadow" / "abc" / "base.json").write_text("{")
+    before = contents(lake.root)
     with pytest.raises(TableUnreadable, match=r"_shadow/abc/base.json cannot be read.* Nothing was changed. Restore that file"):
-        run(site, 31)
-    assert contents(site.root) == before
+        maintain_later(lake, 31)
+    assert contents(lake.root) == before
 
 
 @pytest.mark.parametrize(
@@ -160,21 +173,21 @@ def test_of_a_shadow_whose_record_cannot_be_read_nothing_is_known_so_nothing_is_
         pytest.param(8, True, True, id="of a step at work"),
     ],
 )
-def test_files_that_were_never_committed_go_once_no_step_can_commit_them(site, age, running, stays):
-    beside = site.root / A.name / "0f" / f"day={FIRST}"
+def test_files_that_were_never_committed_go_once_no_step_can_commit_them(lake, age, running, stays):
+    beside = lake.root / A.name / "0f" / f"day={FIRST}"
     beside.mkdir(parents=True)
     (beside / "part-0.parquet").write_bytes(b"rows")
     os.utime(beside / "part-0.parquet", (later(-age).timestamp(),) * 2)
-    with mark_running(str(site.root), RunningStep(A.name, [FIRST] if running else [], "r")):
-        run(site)
+    with mark_running(str(lake.root), RunningStep(A.name, [FIRST] if running else [], "r")):
+        maintain_later(lake)
     assert (beside / "part-0.parquet").exists() == stays
 
 
 @pytest.mark.parametrize("how", ["update", "delete", "write"])
-def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that_was(site, how):
+def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that_was(lake, how):
     """Of a day whose source is gone, its accepted files are the only rows there are."""
-    accepted, before = site.files(), site.values()
-    table, other = DeltaTable(str(site.root / A.name)), pa.table({"n": [9], "day": [SECOND]})
+    accepted, before = lake.files(), lake.values()
+    table, other = DeltaTable(str(lake.root / A.name)), pa.table({"n": [9], "day": [SECOND]})
     match how:
         case "update":
             table.update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
@@ -184,31 +197,35 @@ def test_a_day_that_somebody_else_wrote_to_can_be_put_back_however_long_ago_that
             write_deltalake(
                 table, other.cast(pa.schema(table.schema().to_arrow())), mode="overwrite", predicate=f"day = '{SECOND}'"
             )
-    age(site, 200)
-    done = of_table(run(site))
-    assert (done.problem, done.kept[Need.PUT_BACK], accepted[SECOND] <= on_disk(site)) == ("", len(accepted[SECOND]), True)
-    assert list(put_back(A, site.workspace.lake, "ada").happened) == [SECOND]
-    assert (site.values(), site.files()) == (before, accepted)
+    age(lake, 200)
+    done = upkeep_of(maintain_later(lake))
+    assert (done.problem, done.kept[Need.PUT_BACK], accepted[SECOND] <= files_on_disk(lake)) == (
+        "",
+        len(accepted[SECOND]),
+        True,
+    )
+    assert list(put_back(A, lake.workspace.lake, "ada").happened) == [SECOND]
+    assert (lake.values(), lake.files()) == (before, accepted)
 
 
-def test_once_a_day_that_somebody_else_wrote_to_is_built_again_its_earlier_files_go(site):
-    earlier = site.files()[SECOND]
-    DeltaTable(str(site.root / A.name)).delete(f"day = '{SECOND}'")
-    site.write({SECOND: 5})
-    age(site, 200)
-    assert (of_table(run(site)).problem, earlier & on_disk(site)) == ("", set())
+def test_once_a_day_that_somebody_else_wrote_to_is_built_again_its_earlier_files_go(lake):
+    earlier = lake.files()[SECOND]
+    DeltaTable(str(lake.root / A.name)).delete(f"day = '{SECOND}'")
+    lake.write({SECOND: 5})
+    age(lake, 200)
+    assert (upkeep_of(maintain_later(lake)).problem, earlier & files_on_disk(lake)) == ("", set())
 
 
-def test_while_the_log_does_not_show_the_accepted_files_of_such_a_day_nothing_is_removed_and_said(site):
-    folder = site.root / A.name
-    site.write({SECOND: 5})
+def test_while_the_log_does_not_show_the_accepted_files_of_such_a_day_nothing_is_removed_and_said(lake):
+    folder = lake.root / A.name
+    lake.write({SECOND: 5})
     DeltaTable(str(folder)).delete(f"day = '{SECOND}'")
-    age(site, 200)
-    before, (commit, *_) = on_disk(site), sorted((folder / "_delta_log").glob("*.json"))
+    age(lake, 200)
+    before, (commit, *_) = files_on_disk(lake), sorted((folder / "_delta_log").glob("*.json"))
     DeltaTable(str(folder)).create_checkpoint()
     commit.rename(folder / "away.json")
-    done = of_table(run(site))
+    done = upkeep_of(maintain_later(lake))
     assert done.problem.startswith(f"Somebody else wrote to {SECOND}, and the log does not show which files were accepted. ")
-    assert on_disk(site) == before
+    assert files_on_disk(lake) == before
     (folder / "away.json").rename(commit)
-    assert of_table(run(site)).problem == ""
+    assert upkeep_of(maintain_later(lake)).problem == ""

@@ -20,8 +20,17 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.live import live_tables
 from backfill_assets.reconcile.put_back import put_back
-from tests.lake.maintained import WINDOW, later, of_table, on_disk, values_of, write_in_many_files
-from tests.publish.site import DAYS, A, Site
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASE_WINDOW,
+    A,
+    SmallLake,
+    files_on_disk,
+    later,
+    upkeep_of,
+    values_of_release,
+    write_in_many_files,
+)
 
 days, values = st.sampled_from(DAYS[:3]), st.integers(1, 8)
 
@@ -32,7 +41,7 @@ class Years(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.site, self.now = Site(Path(self.folder.name)), later(0)
+        self.lake, self.now = SmallLake(Path(self.folder.name)), later(0)
         self.aged, self.retired = set[Path](), set[int]()
         # When each version came, and its files; each release and what it holds; each plan, its day, when, and the day before.
         self.versions: list[tuple[datetime, set[str]]] = []
@@ -49,23 +58,23 @@ class Years(RuleBasedStateMachine):
 
     def note(self) -> None:
         """Give what was written the time of now, and remember the versions."""
-        for path in set(self.site.root.rglob("*")) - self.aged:
+        for path in set(self.lake.root.rglob("*")) - self.aged:
             if path.is_file():
                 os.utime(path, (self.now.timestamp(),) * 2)
                 self.aged.add(path)
-        folder = str(self.site.root / A.name)
+        folder = str(self.lake.root / A.name)
         for version in range(len(self.versions), DeltaTable(folder).version() + 1):
             table = DeltaTable(folder, version=version)
             self.versions.append((self.now, set(table.get_add_actions()["path"].to_pylist())))
 
     @rule(at=days, value=values)
     def write(self, at: date, value: int) -> None:
-        self.site.write({at: value})
+        self.lake.write({at: value})
         self.note()
 
     @rule(at=days)
     def write_many_files(self, at: date) -> None:
-        write_in_many_files(self.site, at)
+        write_in_many_files(self.lake, at)
         self.note()
 
     @rule(value=values)
@@ -75,41 +84,41 @@ class Years(RuleBasedStateMachine):
 
     @rule()
     def somebody_else_removes_the_rows_of_the_last_day(self) -> None:
-        if DAYS[3] in self.site.values():
-            self.to_put_back = self.site.files()[DAYS[3]]
-            DeltaTable(str(self.site.root / A.name)).delete(f"day = '{DAYS[3]}'")
+        if DAYS[3] in self.lake.values():
+            self.to_put_back = self.lake.files()[DAYS[3]]
+            DeltaTable(str(self.lake.root / A.name)).delete(f"day = '{DAYS[3]}'")
             self.note()
 
     @rule()
     def what_somebody_else_removed_is_put_back(self) -> None:
-        assert set(put_back(A, self.site.workspace.lake, "ada").happened) == ({DAYS[3]} if self.to_put_back else set())
-        assert self.to_put_back <= self.site.files().get(DAYS[3], set())
+        assert set(put_back(A, self.lake.workspace.lake, "ada").happened) == ({DAYS[3]} if self.to_put_back else set())
+        assert self.to_put_back <= self.lake.files().get(DAYS[3], set())
         self.to_put_back = set()
         self.note()
 
     @rule(at=days, value=values)
     def plan(self, at: date, value: int) -> None:
-        before = self.site.values().get(at)
+        before = self.lake.values().get(at)
         if before not in (None, value):
-            plan = self.site.plan({A.name: [at]}, reason=f"{len(self.plans)} {self.now}")
-            self.site.write({at: value}, plan=plan.id)
+            plan = self.lake.plan({A.name: [at]}, reason=f"{len(self.plans)} {self.now}")
+            self.lake.write({at: value}, plan=plan.id)
             self.plans.append((plan, at, self.now, before))
             self.note()
 
     @rule(channels=st.sets(st.sampled_from([STABLE, CANDIDATE]), min_size=1))
     def release(self, channels: set[str]) -> None:
-        root = str(self.site.root)
+        root = str(self.lake.root)
         newest = Releases(root).newest()
         number = newest.number + 1 if newest else 1
         pointed = {**(newest.channels if newest else {STABLE: number}), **dict.fromkeys(channels, number)}
-        tables, retired = live_tables(self.site.workspace, None), newest.retired if newest else {}
+        tables, retired = live_tables(self.lake.workspace, None), newest.retired if newest else {}
         made = Release(number, max(self.now, newest.at) if newest else self.now, "w", "r", LIVE, tables, pointed, retired)
-        self.released[number] = commit_after(root, newest, [made]), self.site.values()
+        self.released[number] = commit_after(root, newest, [made]), self.lake.values()
         self.note()
 
     @rule()
     def shadow_opens_or_ends(self) -> None:
-        base = self.site.root / "_shadow" / "p" / "base.json"
+        base = self.lake.root / "_shadow" / "p" / "base.json"
         base.parent.mkdir(parents=True, exist_ok=True)
         self.shadow = len(self.versions) - 1 if self.shadow is None else None
         base.write_text(Base({} if self.shadow is None else {A.name: self.shadow}, self.now).to_json())
@@ -121,41 +130,41 @@ class Years(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def a_plan_of_the_window_is_taken_back(self, data: st.DataObject) -> None:
-        recent = [each for each in self.plans if each[2] > self.now - timedelta(days=WINDOW)]
+        recent = [each for each in self.plans if each[2] > self.now - timedelta(days=RELEASE_WINDOW)]
         if recent:
             each = data.draw(st.sampled_from(recent))
             plan, at, _, before = each
-            assert self.site.roll_back(plan, force=True) in [{(A.name, at): k} for k in (Kind.RESTORE, Kind.RESTORED)]
-            assert self.site.values()[at] == before
+            assert self.lake.roll_back(plan, force=True) in [{(A.name, at): k} for k in (Kind.RESTORE, Kind.RESTORED)]
+            assert self.lake.values()[at] == before
             self.plans.remove(each)
             self.note()
 
     @rule()
     def maintained(self) -> None:
-        rows, before = self.site.values(), on_disk(self.site)
-        done = maintain(str(self.site.root), WINDOW, self.now, "ada")
+        rows, before = self.lake.values(), files_on_disk(self.lake)
+        done = maintain(str(self.lake.root), RELEASE_WINDOW, self.now, "ada")
         self.retired |= {release.number for release in done.retired}
         self.note()
         assert done.problems == []
-        assert (self.site.values(), of_table(done).removed.keys() - before) == (rows, set())
+        assert (self.lake.values(), upkeep_of(done).removed.keys() - before) == (rows, set())
         self.check_releases()
-        compacted = on_disk(self.site) - before
-        assert on_disk(self.site) == (before & self.needed()) | compacted
+        compacted = files_on_disk(self.lake) - before
+        assert files_on_disk(self.lake) == (before & self.needed()) | compacted
         assert compacted <= self.versions[-1][1]
 
     def check_releases(self) -> None:
-        newest = Releases(str(self.site.root)).newest()
-        since = self.now - timedelta(days=WINDOW)
+        newest = Releases(str(self.lake.root)).newest()
+        since = self.now - timedelta(days=RELEASE_WINDOW)
         must = {*newest.channels.values(), *sorted(self.released)[-ALWAYS_KEPT:]} if newest else set()
         must |= {number for number, (release, _) in self.released.items() if release.at >= since}
         assert not must & self.retired
         for number in self.released.keys() - self.retired:
-            assert values_of(self.site, number) == self.released[number][1]
+            assert values_of_release(self.lake, number) == self.released[number][1]
 
     def needed(self) -> set[str]:
         """The files of every version that stood at any time in the window, is kept by a release or read by the shadow,
         and those to be put back."""
-        since, ends = self.now - timedelta(days=WINDOW), [at for at, _ in self.versions[1:]]
+        since, ends = self.now - timedelta(days=RELEASE_WINDOW), [at for at, _ in self.versions[1:]]
         wanted = {n for n in range(len(self.versions)) if n >= len(ends) or ends[n] >= since}
         wanted |= {release.tables[A.name].version for n, (release, _) in self.released.items() if n not in self.retired}
         wanted |= set() if self.shadow is None else {self.shadow}

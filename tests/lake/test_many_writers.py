@@ -4,8 +4,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.lake.store import Lake
-from tests.deliveries import day
-from tests.lake.writers import COMMITS, WRITERS, all_at_once, numbers
+from tests.worlds.deliveries import day
+from tests.worlds.processes import COMMITS, WRITERS, all_at_once, numbers
 
 
 @pytest.mark.parametrize(

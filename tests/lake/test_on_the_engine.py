@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.lake.sessions import THREE, in_a_process, three_days
-from tests.world import RAW, assert_same
+from tests.worlds.outages import RAW, assert_same
+from tests.worlds.processes import THREE, in_a_process, three_days
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from backfill_assets.lake.latest import latest
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.recovery import build_history, recover, tables_in
-from tests.deliveries import day
-from tests.lake.builds import FULL, TABLE, build, commit
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import FULL, TABLE, build, commit
 
 
 def test_builds_that_a_crash_left_out_are_seen_apart_from_those_recorded(tmp_path):

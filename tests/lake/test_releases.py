@@ -21,7 +21,7 @@ from backfill_assets.lake.ledger import COMPACT_EVERY
 from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
 from backfill_assets.lake.release_commit import _append, commit_after
 from backfill_assets.lake.releases import Releases
-from tests.lake.published import release, release_many, tables
+from tests.worlds.recorded import add_release, release_many, table_versions
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def test_a_lake_without_releases_has_none_and_reading_makes_nothing(releases, tm
 
 
 def test_a_release_is_read_as_it_was_added(releases):
-    first = release(releases, 3)
-    second = releases.add(first, tables(4), kind="publish", who="ben", reason="Größe [1]", channels=[CANDIDATE])
+    first = add_release(releases, 3)
+    second = releases.add(first, table_versions(4), kind="publish", who="ben", reason="Größe [1]", channels=[CANDIDATE])
     assert (first.number, first.channels) == (1, {STABLE: 1})
-    assert (second.number, second.channels, second.tables) == (2, {STABLE: 1, CANDIDATE: 2}, tables(4))
+    assert (second.number, second.channels, second.tables) == (2, {STABLE: 1, CANDIDATE: 2}, table_versions(4))
     assert second.at > first.at
     assert releases.all() == [first, second]
     assert releases.all(after=1) == [second]
@@ -51,13 +51,13 @@ def test_a_release_is_read_as_it_was_added(releases):
 
 
 def test_a_channel_is_pointed_at_an_earlier_release_and_back_and_the_tables_stay(releases):
-    release(releases, 3)
-    newest = release(releases, 4)
+    add_release(releases, 3)
+    newest = add_release(releases, 4)
     back = releases.point(newest, STABLE, 1, who="ben", reason="wrong")
     assert (back.number, back.kind, back.channels, back.tables) == (3, "channel", {STABLE: 1}, newest.tables)
-    assert releases.of_channel().tables == tables(3)
+    assert releases.of_channel().tables == table_versions(3)
     assert releases.point(back, STABLE, 2, who="ben", reason="right after all").channels == {STABLE: 2}
-    assert releases.of_channel().tables == tables(4)
+    assert releases.of_channel().tables == table_versions(4)
 
 
 @pytest.mark.parametrize(
@@ -71,35 +71,35 @@ def test_a_channel_is_pointed_at_an_earlier_release_and_back_and_the_tables_stay
     ],
 )
 def test_what_there_is_not_is_named_with_what_there_is(releases, read, message):
-    release(releases, 1)
+    add_release(releases, 1)
     with pytest.raises(UsageError, match=message):
         read(releases)
     assert len(releases.all()) == 1
 
 
 def test_a_release_made_from_an_outdated_one_is_refused_and_nothing_is_lost(releases):
-    first = release(releases, 1)
-    second = release(releases, 2)
+    first = add_release(releases, 1)
+    second = add_release(releases, 2)
     message = r"made from release 1, but release 2 is there by now \(by ada: version 2\). Nothing was released"
     for act in (
-        lambda: release(releases, 3, first),
+        lambda: add_release(releases, 3, first),
         lambda: releases.point(first, STABLE, 1, who="ben", reason=""),
     ):
         with pytest.raises(Conflict, match=message):
             act()
     with pytest.raises(Conflict, match="made as the first one, but release 2 is there by now"):
-        releases.add(None, tables(1), kind="live", who="ben", reason="")
+        releases.add(None, table_versions(1), kind="live", who="ben", reason="")
     assert releases.all() == [first, second]
 
 
 def test_a_release_comes_after_the_one_before_it_on_hosts_whose_clocks_differ(releases):
-    first = release(releases, 1)
+    first = add_release(releases, 1)
     ahead = replace(first, at=first.at.replace(year=first.at.year + 1))
-    assert releases.add(ahead, tables(2), kind="live", who="", reason="").at > ahead.at
+    assert releases.add(ahead, table_versions(2), kind="live", who="", reason="").at > ahead.at
 
 
 def test_many_releases_are_few_files_and_each_is_read_as_it_was_added(releases):
-    added = [release(releases, version) for version in range(3 * COMPACT_EVERY)]
+    added = [add_release(releases, version) for version in range(3 * COMPACT_EVERY)]
     assert len(DeltaTable(releases.path).file_uris()) <= COMPACT_EVERY
     assert releases.all() == added
     assert [releases.get(each.number) for each in added] == added
@@ -113,7 +113,7 @@ def test_one_of_several_publishers_with_the_same_predecessor_wins(releases):
         def publish(who: str, after: Release | None = after, start: Barrier = start) -> Release | None:
             start.wait()
             try:
-                return releases.add(after, tables(1), kind="live", who=who, reason="")
+                return releases.add(after, table_versions(1), kind="live", who=who, reason="")
             except Conflict:
                 return None
 
@@ -157,7 +157,7 @@ def assert_each_added_its_own(releases: Releases, publishers: int, times: int) -
 
 
 def test_a_commit_whose_answer_was_an_error_is_one_release(releases):
-    first, second = release(releases, 1), replace(release(Releases(f"{releases.root}/other"), 2), number=2)
+    first, second = add_release(releases, 1), replace(add_release(Releases(f"{releases.root}/other"), 2), number=2)
 
     def append_and_fail(table, row):
         _append(table, row)
@@ -168,7 +168,7 @@ def test_a_commit_whose_answer_was_an_error_is_one_release(releases):
 
 
 def test_a_release_that_cannot_be_written_is_said_and_readers_keep_theirs(releases):
-    first = release(releases, 1)
+    first = add_release(releases, 1)
 
     def fail(table, row):
         raise DeltaError("No space left on device")
@@ -193,7 +193,9 @@ class AsInMemory(RuleBasedStateMachine):
 
     @rule(version=st.integers(0, 9), channels=st.sets(st.sampled_from([STABLE, CANDIDATE])))
     def add(self, version: int, channels: set[str]) -> None:
-        added = self.releases.add(self.releases.newest(), tables(version), kind="live", who="a", reason="b", channels=channels)
+        added = self.releases.add(
+            self.releases.newest(), table_versions(version), kind="live", who="a", reason="b", channels=channels
+        )
         self.numbers.append(version)
         self.channels |= dict.fromkeys(channels, added.number)
 
@@ -214,7 +216,7 @@ class AsInMemory(RuleBasedStateMachine):
     def come_late(self, data) -> None:
         after = self.releases.get(data.draw(st.integers(1, len(self.numbers) - 1)))
         with pytest.raises(Conflict):
-            self.releases.add(after, tables(0), kind="live", who="late", reason="")
+            self.releases.add(after, table_versions(0), kind="live", who="late", reason="")
 
     @invariant()
     def agree(self) -> None:

@@ -7,8 +7,8 @@ import pytest
 from deltalake import write_deltalake
 
 from backfill_assets.lake.rows import rows_at
-from tests.deliveries import day, days
-from tests.lake.builds import TABLE, build, write_days
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import TABLE, build, write_days
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from backfill_assets.lake.running_steps import RunningStep, mark_running, running_steps
-from tests.deliveries import day, days
+from tests.worlds.deliveries import day, days
 
 NAME = "raw/events"
 SINCE = datetime(2019, 9, 1, 12, 30, tzinfo=UTC)

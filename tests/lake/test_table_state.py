@@ -10,8 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.rewritten import data_files, rewritten
 from backfill_assets.lake.table_state import TableState, read_state
-from tests.deliveries import day, days
-from tests.lake.builds import TABLE, build, write_days
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import TABLE, build, write_days
 
 
 @pytest.fixture

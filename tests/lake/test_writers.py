@@ -8,7 +8,7 @@ import pytest
 
 from backfill_assets.lake.record import Build
 from backfill_assets.lake.writers import writers
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 BY_PLAN = Build(
     "a", day(0), "accepted", "r1", "1", "x", 7, plan="p", delta_version=1, data_files="f1", at=datetime(2026, 1, 1, tzinfo=UTC)

@@ -30,8 +30,8 @@ from backfill_assets.publish.rollback import roll_back
 from backfill_assets.reproduce.recorded_build import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Result
-from tests.models.prices import DAYS, OTHER, Prices, price
-from tests.publish.verified_plans import publish, verdict_of
+from tests.worlds.prices import DAYS, OTHER, Prices, price
+from tests.worlds.small_lake import publish_verified, verdict_of
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_days_of_too_few_days_before_and_no_better_than_the_median_are_refused_a
 def test_killed_while_it_trains_the_table_is_as_before_and_the_next_run_builds_the_day(project):
     project.run(THIRD)
     before, root = project.models(), str(project.root)
-    command = [sys.executable, "-m", "tests.models.prices", root, str(FOURTH)]
+    command = [sys.executable, "-m", "tests.worlds.prices", root, str(FOURTH)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert project.models() == before
@@ -95,7 +95,7 @@ def test_a_model_is_loaded_of_a_release_whatever_was_published_since_and_rolled_
     other = Prices(project.root, project.spark, OTHER)
     plan = retrained(other)
     verdict_of(plan, other.workspace)
-    publish(project, plan, other.workspace)
+    publish_verified(project, plan, other.workspace)
     second = predicted()
     assert second != first
     assert predicted(release=1) == first

@@ -6,7 +6,7 @@ import pytest
 from dagster import DagsterInstance
 
 from backfill_assets.workspace import open_workspace
-from tests.orchestration.office import Office, Recording
+from tests.worlds.code_location import Office, Recording
 
 FIRST, LAST = date(2019, 8, 15), date(2019, 8, 18)
 

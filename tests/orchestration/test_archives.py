@@ -8,8 +8,8 @@ from dagster import AssetKey, materialize
 from backfill_assets.code_location import definitions_of
 from backfill_assets.orchestration.archives import archive_assets
 from backfill_assets.servers.pools import LIMITS
-from tests.datasets.history import DAYS, History
-from tests.world import no_spark
+from tests.worlds.archives import DAYS, History
+from tests.worlds.outages import no_spark
 
 KEY = AssetKey(["archives", "past"])
 

@@ -16,8 +16,7 @@ from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import no_nulls, nulls_at_most
 from backfill_assets.tables.columns import types_of
 from backfill_assets.tables.declaration import Table
-from tests.plan.graphs import CALENDAR
-from tests.plan.workspaces import workspace_of
+from tests.worlds.tables import CALENDAR, workspace_of
 
 PARTITIONS = DailyPartitionsDefinition("2019-08-15")
 

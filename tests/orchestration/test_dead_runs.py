@@ -19,7 +19,7 @@ from backfill_assets.orchestration.dead_runs import find_dead_runs
 from backfill_assets.orchestration.jobs import plan_jobs
 from backfill_assets.servers.home import DAGSTER_YAML
 from backfill_assets.workspace import open_workspace
-from tests.orchestration.forked_runs import Launches, launches_in
+from tests.worlds.forked_runs import Launches, launches_in
 
 STARTING, STARTED = DagsterRunStatus.STARTING, DagsterRunStatus.STARTED
 CANCELING, FAILURE = DagsterRunStatus.CANCELING, DagsterRunStatus.FAILURE

@@ -14,8 +14,7 @@ from backfill_assets.orchestration.job_config import request_of
 from backfill_assets.orchestration.late_sensor import batches_of
 from backfill_assets.plan.late import late_rows
 from backfill_assets.plan.make import make_plan
-from tests.oracle import differences, oracle_of
-from tests.world import DAILY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World, differing_rows
+from tests.worlds.outages import DAILY, LATE, OUTAGES, RAW, REJECTED, UPDATES, World, differences, differing_rows, oracle_of
 
 # A shutoff of power for many customers: most late rows of the sample arrive on these days.
 FIRST, LAST = date(2019, 10, 9), date(2019, 10, 13)

@@ -7,9 +7,9 @@ from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.case_reports.tables import TABLES as WHOLE_DAYS
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.orchestration.late_report import REPORT, late_reports
-from tests.deliveries import day
-from tests.late_lake import late_lake
-from tests.plan.workspaces import workspace_of
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import late_lake
+from tests.worlds.tables import workspace_of
 
 CALENDAR = Calendar(day(0), day(19))
 

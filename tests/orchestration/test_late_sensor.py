@@ -29,10 +29,10 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day
-from tests.late_lake import MORNING, LateLake, late_lake
-from tests.orchestration.ticks import Ticks
-from tests.plan.workspaces import workspace_of
+from tests.worlds.code_location import Ticks
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import MORNING, LateLake, late_lake
+from tests.worlds.tables import workspace_of
 
 OUTAGES, UPDATES = "staging/outages", "staging/outage_updates"
 REBUILT = {

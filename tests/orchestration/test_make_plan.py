@@ -3,7 +3,7 @@
 import pytest
 
 from backfill_assets.dagster_client import tags
-from tests.orchestration.office import RAW, failure, metadata
+from tests.worlds.code_location import RAW, failure, metadata
 
 
 def test_a_plan_is_made_kept_and_shown_with_its_days_reasons_chunks_and_how_to_start_it(office):

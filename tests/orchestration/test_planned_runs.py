@@ -11,58 +11,58 @@ from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from tests.deliveries import arriving, day, days
-from tests.orchestration.site import Site, delivered, opened
-from tests.world import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.worlds.code_location import CodeLocation, delivered, opened_location
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import FOUR, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World
 
 
 @pytest.fixture
-def site(tmp_path, spark) -> Iterator[Site]:
+def location(tmp_path, spark) -> Iterator[CodeLocation]:
     with delivered(tmp_path, spark) as made:
         yield made
 
 
 @pytest.fixture
-def built(built: World) -> Iterator[Site]:
+def built(built: World) -> Iterator[CodeLocation]:
     """Four days of every table, which no run that Dagster knows of has built."""
-    with opened(built) as made:
+    with opened_location(built) as made:
         yield made
 
 
-def kept(site: Site, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str) -> dict[str, str]:
+def kept(location: CodeLocation, reasons: dict[str, dict[date, str]], options: PlanOptions, **other: str) -> dict[str, str]:
     """Keep a plan of these partitions in the lake; the tags of a run of it. `other`: code versions by table's last name."""
-    code = {t.name: other.get(t.name.split("/")[1], t.version) for t in site.world.tables if t.name in reasons}
+    code = {t.name: other.get(t.name.split("/")[1], t.version) for t in location.world.tables if t.name in reasons}
     planned = {table: {str(at): why for at, why in of.items()} for table, of in reasons.items()}
     plan = Plan(code, planned, [Chunk(0, {table: list(of) for table, of in reasons.items()})], options)
-    Plans(str(site.world.root)).keep(plan)
+    Plans(str(location.world.root)).keep(plan)
     return {tags.PLAN: plan.id, tags.WHO: "ada"}
 
 
-def computed(site: Site, plan: dict[str, str]) -> dict[str, list[date]]:
+def computed(location: CodeLocation, plan: dict[str, str]) -> dict[str, list[date]]:
     days_of: dict[str, list[date]] = {}
-    for build in site.world.lake.ledger.builds(dict.fromkeys(NAMES)):
+    for build in location.world.lake.ledger.builds(dict.fromkeys(NAMES)):
         if build.plan == plan[tags.PLAN]:
             days_of.setdefault(build.table, []).append(build.day)
     return days_of
 
 
-def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(site: Site):
-    plan = kept(site, {OUTAGES: dict.fromkeys(FOUR, "missing")}, PlanOptions(), outages="7")
-    result = site.run(plan)
+def test_a_run_of_other_code_than_planned_fails_before_it_reads_and_names_the_table(location: CodeLocation):
+    plan = kept(location, {OUTAGES: dict.fromkeys(FOUR, "missing")}, PlanOptions(), outages="7")
+    result = location.run(plan)
     assert not result.success
-    message = site.failures(result)[REJECTED]  # the first step; later ones have no input
+    message = location.failures(result)[REJECTED]  # the first step; later ones have no input
     assert f"not the one that plan {plan[tags.PLAN]} was made for: {OUTAGES} (planned 7, now " in message
     assert "Nothing was read or written. Bring the planned code back" in message
-    assert site.world.lake.ledger.builds() == []
+    assert location.world.lake.ledger.builds() == []
 
 
-def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(site: Site):
-    result = site.run({tags.PLAN: "c0ffee"})
-    assert site.failures(result)[REJECTED].count("There is no plan c0ffee in this lake.") == 1
-    assert site.world.lake.ledger.builds() == []
+def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(location: CodeLocation):
+    result = location.run({tags.PLAN: "c0ffee"})
+    assert location.failures(result)[REJECTED].count("There is no plan c0ffee in this lake.") == 1
+    assert location.world.lake.ledger.builds() == []
 
 
-def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_come_out_different(built: Site):
+def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_come_out_different(built: CodeLocation):
     plan = kept(
         built, {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}}, PlanOptions(force=True, reason="why")
     )
@@ -74,7 +74,7 @@ def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_
     assert computed(built, plan) == {RAW: days(1)}
 
 
-def test_a_day_that_a_plan_failed_blocks_what_needs_it_although_an_earlier_build_was_accepted(built: Site):
+def test_a_day_that_a_plan_failed_blocks_what_needs_it_although_an_earlier_build_was_accepted(built: CodeLocation):
     built.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
     built.world.write(day(2), arriving(2, *range(19), began=2))
     plan = kept(built, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())

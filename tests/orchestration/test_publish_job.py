@@ -13,41 +13,41 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.release_live import Released, release_live
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verify import verify
-from tests.orchestration.office import executed, failure, metadata
-from tests.orchestration.webserver_double import Webserver
-from tests.publish.site import DAYS, NOW, A, Site
+from tests.worlds.code_location import executed, failure, metadata
+from tests.worlds.small_lake import DAYS, NOW, A, SmallLake
+from tests.worlds.webservers import ReportingWebserver
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     """Two days of A, released."""
-    site = Site(tmp_path)
-    site.write({FIRST: 10, SECOND: 20})
-    assert isinstance(release_live(site.workspace, who="the sensor"), Released)
-    return site
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 10, SECOND: 20})
+    assert isinstance(release_live(lake.workspace, who="the sensor"), Released)
+    return lake
 
 
-def verify_and_accept(site: Site, plan: Plan) -> None:
-    names = [line.name for line in verify(plan, site.workspace, who="ada", now=lambda: NOW).undecided()]
-    assert Verdicts(str(site.root)).accept(plan.id, names, who="ada", reason="one was forgotten", at=NOW).passed
+def verify_and_accept(lake: SmallLake, plan: Plan) -> None:
+    names = [line.name for line in verify(plan, lake.workspace, who="ada", now=lambda: NOW).undecided()]
+    assert Verdicts(str(lake.root)).accept(plan.id, names, who="ada", reason="one was forgotten", at=NOW).passed
 
 
-def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
+def launched(lake: SmallLake, webserver: ReportingWebserver, **config: Any) -> tuple[Any, DagsterInstance]:
     dagster = Dagster("http://dagster", transport=webserver.transport)
-    return executed(publish_job(site.workspace, lambda _: dagster), config)
+    return executed(publish_job(lake.workspace, lambda _: dagster), config)
 
 
-def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reported(site):
-    plan = site.shadow_plan({A.name: [SECOND]})
-    site.write({SECOND: 21}, into=plan)
-    verify_and_accept(site, plan)
-    webserver = Webserver()
-    result, instance = launched(site, webserver, plan=plan.id[:6], reason="one was forgotten")
+def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reported(lake):
+    plan = lake.shadow_plan({A.name: [SECOND]})
+    lake.write({SECOND: 21}, into=plan)
+    verify_and_accept(lake, plan)
+    webserver = ReportingWebserver()
+    result, instance = launched(lake, webserver, plan=plan.id[:6], reason="one was forgotten")
     assert result.success
-    assert site.values() == {FIRST: 10, SECOND: 21}
-    release = Releases(str(site.root)).of_channel()
+    assert lake.values() == {FIRST: 10, SECOND: 21}
+    release = Releases(str(lake.root)).of_channel()
     assert (release.number, release.kind, release.who) == (2, "publish", "ada")
     assert release.reason == f"plan {plan.id}: one was forgotten"
     shown = metadata(result)
@@ -61,31 +61,31 @@ def test_a_plan_that_was_verified_goes_live_is_released_and_its_days_are_reporte
     assert webserver.wiped == [["shadow", "raw", "a"], ["shadow", "raw", "b"]]
 
 
-def test_while_another_plan_has_a_shadow_what_is_shown_of_shadows_stays(site):
-    plan, other = site.shadow_plan({A.name: [SECOND]}), site.shadow_plan({A.name: [FIRST]}, reason="another")
-    site.write({SECOND: 21}, into=plan)
-    site.write({FIRST: 11}, into=other)
-    verify_and_accept(site, plan)
-    webserver = Webserver()
-    assert launched(site, webserver, plan=plan.id)[0].success
+def test_while_another_plan_has_a_shadow_what_is_shown_of_shadows_stays(lake):
+    plan, other = lake.shadow_plan({A.name: [SECOND]}), lake.shadow_plan({A.name: [FIRST]}, reason="another")
+    lake.write({SECOND: 21}, into=plan)
+    lake.write({FIRST: 11}, into=other)
+    verify_and_accept(lake, plan)
+    webserver = ReportingWebserver()
+    assert launched(lake, webserver, plan=plan.id)[0].success
     assert webserver.wiped == []
 
 
-def test_a_plan_that_was_not_verified_fails_the_run_and_live_stays(site):
-    plan = site.shadow_plan({A.name: [SECOND]})
-    site.write({SECOND: 21}, into=plan)
-    message = failure(launched(site, Webserver(), plan=plan.id)[0])
+def test_a_plan_that_was_not_verified_fails_the_run_and_live_stays(lake):
+    plan = lake.shadow_plan({A.name: [SECOND]})
+    lake.write({SECOND: 21}, into=plan)
+    message = failure(launched(lake, ReportingWebserver(), plan=plan.id)[0])
     assert f"Plan {plan.id} was not verified." in message
-    assert site.values() == {FIRST: 10, SECOND: 20}
-    assert Releases(str(site.root)).of_channel().number == 1
+    assert lake.values() == {FIRST: 10, SECOND: 20}
+    assert Releases(str(lake.root)).of_channel().number == 1
 
 
-def test_without_a_webserver_the_plan_is_published_all_the_same(site):
-    plan = site.shadow_plan({A.name: [SECOND]})
-    site.write({SECOND: 21}, into=plan)
-    verify_and_accept(site, plan)
-    result, instance = launched(site, Webserver(runs=False), plan=plan.id)
+def test_without_a_webserver_the_plan_is_published_all_the_same(lake):
+    plan = lake.shadow_plan({A.name: [SECOND]})
+    lake.write({SECOND: 21}, into=plan)
+    verify_and_accept(lake, plan)
+    result, instance = launched(lake, ReportingWebserver(runs=False), plan=plan.id)
     assert result.success
-    assert site.values() == {FIRST: 10, SECOND: 21}
+    assert lake.values() == {FIRST: 10, SECOND: 21}
     said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
     assert [line for line in said if line.endswith("Once its webserver runs, type `backfill reconcile --repair`.")]

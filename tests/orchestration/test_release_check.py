@@ -20,9 +20,9 @@ from backfill_assets.orchestration.release_sensor import (
     release_check,
     releases_spec,
 )
-from tests.deliveries import day
-from tests.orchestration.release_ticks import Ticking, said, shown, ticking
-from tests.publish.built_lake import A, B
+from tests.worlds.code_location import Ticking, said, shown, ticking
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import A, B
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from backfill_assets.orchestration.release_sensor import (
     LOOKED_AT_AGAIN,
     REPORTED_AT_FIRST,
 )
-from tests.orchestration.release_ticks import Ticking, said, shown, ticking
-from tests.publish.built_lake import A, B
+from tests.worlds.code_location import Ticking, said, shown, ticking
+from tests.worlds.recorded import A, B
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dagster import AssetKey, UrlMetadataValue
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.record import Build
 from backfill_assets.orchestration.report import materialization
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 
 @pytest.mark.parametrize("plan", ["ebb0d924512e", ""], ids=["of a plan", "without a plan"])

@@ -13,9 +13,9 @@ from backfill_assets.orchestration.reproduce_job import reproduce_job
 from backfill_assets.orchestration.spark import SparkResource
 from backfill_assets.reproduce.reproduction import Result, read_reproduction
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day
-from tests.orchestration.office import metadata
-from tests.world import RAW, World
+from tests.worlds.code_location import metadata
+from tests.worlds.deliveries import day
+from tests.worlds.outages import RAW, World
 
 ASKED: list[dict[str, str]] = []
 

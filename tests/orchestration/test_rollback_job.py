@@ -8,32 +8,32 @@ from dagster import DagsterInstance
 from backfill_assets.dagster_client import tags
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.orchestration.rollback_job import rollback_job
-from tests.orchestration.office import executed, failure, metadata
-from tests.orchestration.webserver_double import Webserver
-from tests.publish.site import DAYS, A, Site
+from tests.worlds.code_location import executed, failure, metadata
+from tests.worlds.small_lake import DAYS, A, SmallLake
+from tests.worlds.webservers import ReportingWebserver
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
-    site = Site(tmp_path)
-    site.write({FIRST: 1, SECOND: 2})
-    return site
+def lake(tmp_path) -> SmallLake:
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1, SECOND: 2})
+    return lake
 
 
-def launched(site: Site, webserver: Webserver, **config: Any) -> tuple[Any, DagsterInstance]:
+def launched(lake: SmallLake, webserver: ReportingWebserver, **config: Any) -> tuple[Any, DagsterInstance]:
     dagster = Dagster("http://dagster", transport=webserver.transport)
-    return executed(rollback_job(site.workspace, lambda _: dagster), config)
+    return executed(rollback_job(lake.workspace, lambda _: dagster), config)
 
 
-def test_a_plan_is_taken_back_and_its_days_are_reported(site):
-    plan = site.plan({A.name: [SECOND]})
-    site.write({SECOND: 7}, plan=plan.id)
-    webserver = Webserver()
-    result, instance = launched(site, webserver, plan=plan.id[:6], reason="a wrong rule")
+def test_a_plan_is_taken_back_and_its_days_are_reported(lake):
+    plan = lake.plan({A.name: [SECOND]})
+    lake.write({SECOND: 7}, plan=plan.id)
+    webserver = ReportingWebserver()
+    result, instance = launched(lake, webserver, plan=plan.id[:6], reason="a wrong rule")
     assert result.success
-    assert site.values() == {FIRST: 1, SECOND: 2}
+    assert lake.values() == {FIRST: 1, SECOND: 2}
     assert "| raw/a | 2019-08-16 |  |  |  |  |" in metadata(result)["days"]
     run = instance.get_run_by_id(result.run_id)
     assert run
@@ -44,25 +44,25 @@ def test_a_plan_is_taken_back_and_its_days_are_reported(site):
     assert event["metadata"]["who"] == "ada"
 
 
-def test_a_run_that_leaves_some_of_the_plan_fails_and_says_what_and_why(site):
-    plan = site.plan({A.name: [SECOND, THIRD]})
-    site.write({SECOND: 7, THIRD: 3}, plan=plan.id)
-    message = failure(launched(site, Webserver(), plan=plan.id)[0])
+def test_a_run_that_leaves_some_of_the_plan_fails_and_says_what_and_why(lake):
+    plan = lake.plan({A.name: [SECOND, THIRD]})
+    lake.write({SECOND: 7, THIRD: 3}, plan=plan.id)
+    message = failure(launched(lake, ReportingWebserver(), plan=plan.id)[0])
     assert f"Plan {plan.id} is rolled back: 1 partition(s) have the rows from before it." in message
     assert "Days that the plan built first stay: the tables have no earlier rows of them." in message
-    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3}
+    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3}
 
 
-def test_without_a_webserver_the_rows_are_put_back_all_the_same_and_the_log_says_what_to_type(site):
-    plan = site.plan({A.name: [SECOND]})
-    site.write({SECOND: 7}, plan=plan.id)
-    result, instance = launched(site, Webserver(runs=False), plan=plan.id)
+def test_without_a_webserver_the_rows_are_put_back_all_the_same_and_the_log_says_what_to_type(lake):
+    plan = lake.plan({A.name: [SECOND]})
+    lake.write({SECOND: 7}, plan=plan.id)
+    result, instance = launched(lake, ReportingWebserver(runs=False), plan=plan.id)
     assert result.success
-    assert site.values() == {FIRST: 1, SECOND: 2}
+    assert lake.values() == {FIRST: 1, SECOND: 2}
     said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
     assert [line for line in said if line.endswith("Once its webserver runs, type `backfill reconcile --repair`.")]
 
 
-def test_an_unknown_plan_fails_the_run_without_a_retry_and_nothing_is_restored(site):
-    assert "There is no plan nosuch in this lake." in failure(launched(site, Webserver(), plan="nosuch")[0])
-    assert site.values() == {FIRST: 1, SECOND: 2}
+def test_an_unknown_plan_fails_the_run_without_a_retry_and_nothing_is_restored(lake):
+    assert "There is no plan nosuch in this lake." in failure(launched(lake, ReportingWebserver(), plan="nosuch")[0])
+    assert lake.values() == {FIRST: 1, SECOND: 2}

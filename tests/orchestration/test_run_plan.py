@@ -9,7 +9,7 @@ from pathlib import Path
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from backfill_assets.dagster_client import tags
-from tests.orchestration.office import RAW, failure, metadata
+from tests.worlds.code_location import RAW, failure, metadata
 
 
 def test_a_plan_is_carried_out_and_its_run_tells_how_it_went(office):

@@ -12,7 +12,7 @@ from backfill_assets.orchestration import run_starter
 from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
-from tests.orchestration.forked_runs import STUBBORN, launches_in, run_starter_in
+from tests.worlds.forked_runs import STUBBORN, launches_in, run_starter_in
 
 
 def test_the_starter_imports_nothing_that_a_run_must_load_as_it_is_on_disk():

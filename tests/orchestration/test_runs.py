@@ -21,20 +21,20 @@ from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
-from tests.deliveries import arriving, day
-from tests.orchestration.site import Site, copied, delivered
-from tests.world import FOUR, HISTORY, NAMES, OUTAGES, UPDATES
+from tests.worlds.code_location import CodeLocation, copied_location, delivered
+from tests.worlds.deliveries import arriving, day
+from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, UPDATES
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory, spark) -> Iterator[tuple[Site, Any]]:
+def good(tmp_path_factory, spark) -> Iterator[tuple[CodeLocation, Any]]:
     """A run of four good days. Read only."""
     with delivered(tmp_path_factory.mktemp("good"), spark) as made:
         yield made, made.run(reason="to see it")
 
 
 @pytest.fixture(scope="module")
-def refused(tmp_path_factory, spark) -> Iterator[tuple[Site, Any]]:
+def refused(tmp_path_factory, spark) -> Iterator[tuple[CodeLocation, Any]]:
     """A run of four days, of which staging refuses the third. Read only."""
     with delivered(tmp_path_factory.mktemp("refused"), spark) as made:
         spoil(made)
@@ -42,9 +42,9 @@ def refused(tmp_path_factory, spark) -> Iterator[tuple[Site, Any]]:
 
 
 @pytest.fixture
-def built(good, tmp_path) -> Iterator[Site]:
+def built(good, tmp_path) -> Iterator[CodeLocation]:
     """The same four good days after their run, to be changed."""
-    with copied(good[0], tmp_path) as made:
+    with copied_location(good[0], tmp_path) as made:
         yield made
 
 
@@ -52,12 +52,12 @@ EVERY = {str(at) for at in FOUR}
 
 
 def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
-    site, result = good
+    location, result = good
     assert result.success
-    assert {name: site.materialized(name) for name in NAMES} == dict.fromkeys(NAMES, EVERY)
-    builds = latest(site.world.lake.ledger, dict.fromkeys(NAMES)).accepted
+    assert {name: location.materialized(name) for name in NAMES} == dict.fromkeys(NAMES, EVERY)
+    builds = latest(location.world.lake.ledger, dict.fromkeys(NAMES)).accepted
     for (name, at), build in builds.items():
-        event = site.instance.fetch_materializations(_of(name, at), limit=1).records[0].asset_materialization
+        event = location.instance.fetch_materializations(_of(name, at), limit=1).records[0].asset_materialization
         assert event is not None
         assert event.metadata["dagster/partition_row_count"].value == build.rows
         assert event.metadata["reason"].value == "to see it"
@@ -68,16 +68,16 @@ def test_a_range_run_tells_every_day_of_every_table_with_figures_and_tags(good):
 
 
 def test_no_two_days_are_of_one_millisecond_of_which_the_events_page_shows_one(good):
-    site, _ = good
-    records = site.instance.fetch_materializations(AssetKey(UPDATES.split("/")), limit=10).records
+    location, _ = good
+    records = location.instance.fetch_materializations(AssetKey(UPDATES.split("/")), limit=10).records
     assert len({int(1000 * record.timestamp) for record in records}) == len(records) == len(FOUR)
 
 
-def stale(site: Site, name: str) -> dict[str, list[str]]:
+def stale(location: CodeLocation, name: str) -> dict[str, list[str]]:
     """Why Dagster calls days of a table unsynced, as its UI shows it."""
-    graph = site.defs.get_repository_def().asset_graph
-    context = LoadingContextForTest(site.instance)
-    resolver = CachingStaleStatusResolver(site.instance, graph, context)
+    graph = location.defs.get_repository_def().asset_graph
+    context = LoadingContextForTest(location.instance)
+    resolver = CachingStaleStatusResolver(location.instance, graph, context)
     causes = {str(at): resolver.get_stale_causes(AssetKey(name.split("/")), str(at)) for at in FOUR}
     return {at: [cause.reason for cause in of] for at, of in causes.items() if of}
 
@@ -106,8 +106,8 @@ def checks(result: Any, name: str) -> dict[tuple[str, str], bool]:
 
 
 def test_a_range_run_evaluates_every_rule_for_every_day(good):
-    site, result = good
-    for table in site.world.tables:
+    location, result = good
+    for table in location.world.tables:
         expected = {(at, rule.name): True for at in EVERY for rule in table.rules}
         assert checks(result, table.name) == expected
 
@@ -119,27 +119,27 @@ def test_every_output_has_a_type_check_without_which_the_run_shows_no_log(good):
 
 
 def test_every_verdict_points_at_the_materialization_it_is_about(good):
-    site, result = good
+    location, result = good
     for verdict in evaluated(result, OUTAGES):
         target = verdict.target_materialization_data
-        (made,) = site.instance.fetch_materializations(_of(OUTAGES, verdict.partition), limit=1).records
+        (made,) = location.instance.fetch_materializations(_of(OUTAGES, verdict.partition), limit=1).records
         assert (target.storage_id, target.run_id) == (made.storage_id, result.run_id)
         assert 0 <= target.timestamp - made.timestamp < 60
 
 
-def spoil(site: Site) -> None:
+def spoil(location: CodeLocation) -> None:
     """Make the third day's delivery one that staging refuses."""
-    site.world.write(day(2), arriving(2, *range(20), began=2, estCustAffected="many"))
+    location.world.write(day(2), arriving(2, *range(20), began=2, estCustAffected="many"))
 
 
-def mend(site: Site) -> None:
-    site.world.write(day(2), arriving(2, *range(20), began=2))
+def mend(location: CodeLocation) -> None:
+    location.world.write(day(2), arriving(2, *range(20), began=2))
 
 
 def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_rows(refused):
-    site, result = refused
+    location, result = refused
     assert not result.success
-    lines = site.failures(result)[UPDATES].splitlines()
+    lines = location.failures(result)[UPDATES].splitlines()
     assert lines[0].endswith("staging/outage_updates: 1 day(s) failed, 0 blocked, 3 built.")
     assert lines[1] == "  2019-08-17: unparsed_at_most: unreadable: customers 20 of 20"
     rows = [line for line in lines if line.startswith("      {")]
@@ -150,20 +150,20 @@ def test_a_refused_day_fails_the_run_and_the_message_names_day_rule_figures_and_
 
 
 def test_downstream_of_the_good_days_goes_on_in_the_same_run(refused):
-    site, result = refused
-    assert site.materialized(UPDATES) == EVERY - {"2019-08-17"}
-    assert {r["outage_day"] for r in site.world.rows(OUTAGES)} == {day(3)}  # the days before wait for the third
-    assert "blocked: needs staging/outage_updates 2019-08-17" in site.failures(result)[OUTAGES]
+    location, result = refused
+    assert location.materialized(UPDATES) == EVERY - {"2019-08-17"}
+    assert {r["outage_day"] for r in location.world.rows(OUTAGES)} == {day(3)}  # the days before wait for the third
+    assert "blocked: needs staging/outage_updates 2019-08-17" in location.failures(result)[OUTAGES]
 
 
 def test_a_re_execution_from_failure_after_mending_builds_the_rest(refused, tmp_path):
-    with copied(refused[0], tmp_path) as site:
-        mend(site)
-        site.run()  # raw, whose days did not fail, must take the mended file in
-        result = site.again(refused[1])
+    with copied_location(refused[0], tmp_path) as location:
+        mend(location)
+        location.run()  # raw, whose days did not fail, must take the mended file in
+        result = location.again(refused[1])
         assert result.success
-        assert {name: site.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
-        assert len(site.world.rows(HISTORY)) == 4
+        assert {name: location.materialized(name) for name in NAMES[2:]} == dict.fromkeys(NAMES[2:], EVERY)
+        assert len(location.world.rows(HISTORY)) == 4
 
 
 def test_checks_alone_audit_every_day_as_it_stands_and_materialize_none(built):

@@ -15,8 +15,7 @@ from backfill_assets.orchestration.own_schedules import own_schedules
 from backfill_assets.orchestration.schedules import days_of_the_night, nightly_schedule
 from backfill_assets.tables.graph import days_until_complete
 from backfill_assets.tables.windows import Window
-from tests.plan.graphs import table
-from tests.plan.workspaces import workspace_of
+from tests.worlds.tables import table, workspace_of
 
 TODAY = date(2019, 10, 14)
 GROWING = Calendar(date(2019, 8, 15), today=lambda: TODAY)

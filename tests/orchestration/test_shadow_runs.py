@@ -12,39 +12,39 @@ from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.shadow import open_shadow, workspace_of
 from backfill_assets.plan.store import Plans
-from tests.deliveries import day, days
-from tests.orchestration.site import Site, delivered
-from tests.world import FOUR, RAW, REJECTED, UPDATES
+from tests.worlds.code_location import CodeLocation, delivered
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import FOUR, RAW, REJECTED, UPDATES
 
 SHADOWS = [f"shadow/{name}" for name in (REJECTED, RAW, UPDATES)]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, spark) -> Iterator[Site]:
-    with delivered(tmp_path_factory.mktemp("site"), spark) as made:
+def location(tmp_path_factory, spark) -> Iterator[CodeLocation]:
+    with delivered(tmp_path_factory.mktemp("location"), spark) as made:
         yield made
 
 
-def plan_of(site: Site, numbers: list[int], into="shadow") -> Plan:
+def plan_of(location: CodeLocation, numbers: list[int], into="shadow") -> Plan:
     planned = {name: {str(day(n)): "missing" for n in numbers} for name in (REJECTED, RAW, UPDATES)}
-    code = {name: site.world.table(name).version for name in planned}
+    code = {name: location.world.table(name).version for name in planned}
     plan = Plan(code, planned, [Chunk(0, {name: days(*numbers) for name in planned})], PlanOptions(into=into))
-    Plans(str(site.world.root)).keep(plan)
+    Plans(str(location.world.root)).keep(plan)
     return plan
 
 
-def test_a_run_of_a_plan_builds_in_its_shadow_and_shows_the_days_on_the_shadows_assets_alone(site: Site):
-    plan = plan_of(site, [0, 1])
-    open_shadow(plan, site.world.workspace, "ada")
-    result = site.run_assets(SHADOWS, FOUR[:2], {tags.PLAN: plan.id})
-    assert result.success, site.failures(result)
-    assert [site.materialized(name) for name in SHADOWS] == [{str(day(0)), str(day(1))}] * 3
-    assert [site.materialized(name) for name in (REJECTED, RAW, UPDATES)] == [set()] * 3
-    assert site.world.versions()[RAW] == -1
-    builds = workspace_of(plan, site.world.workspace).lake.latest({UPDATES: None}).accepted
+def test_a_run_of_a_plan_builds_in_its_shadow_and_shows_the_days_on_the_shadows_assets_alone(location: CodeLocation):
+    plan = plan_of(location, [0, 1])
+    open_shadow(plan, location.world.workspace, "ada")
+    result = location.run_assets(SHADOWS, FOUR[:2], {tags.PLAN: plan.id})
+    assert result.success, location.failures(result)
+    assert [location.materialized(name) for name in SHADOWS] == [{str(day(0)), str(day(1))}] * 3
+    assert [location.materialized(name) for name in (REJECTED, RAW, UPDATES)] == [set()] * 3
+    assert location.world.versions()[RAW] == -1
+    builds = workspace_of(plan, location.world.workspace).lake.latest({UPDATES: None}).accepted
     assert {at: build.rows for (_, at), build in builds.items()} == {day(0): 20, day(1): 20}
     check = AssetCheckKey(AssetKey(SHADOWS[2].split("/")), "unique_key")
-    record = site.instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+    record = location.instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
     assert record.status.value == "SUCCEEDED"
 
 
@@ -63,21 +63,23 @@ def test_a_run_of_a_plan_builds_in_its_shadow_and_shows_the_days_on_the_shadows_
     ],
     ids=["without a plan", "of a plan into live", "before it is open", "a day that the plan does not have"],
 )
-def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_nothing(site: Site, numbers, into, opened, said):
+def test_a_run_that_has_no_shadow_to_build_in_says_how_to_open_one_and_reads_nothing(
+    location: CodeLocation, numbers, into, opened, said
+):
     tagged = {}
     if numbers:
-        plan = plan_of(site, numbers, into)
+        plan = plan_of(location, numbers, into)
         tagged = {tags.PLAN: plan.id}
         if opened:
-            open_shadow(plan, site.world.workspace, "ada")
-    result = site.run_assets(SHADOWS, FOUR[2:], tagged)
+            open_shadow(plan, location.world.workspace, "ada")
+    result = location.run_assets(SHADOWS, FOUR[2:], tagged)
     assert not result.success
-    assert re.search(said, site.failures(result)[SHADOWS[0]], re.DOTALL), site.failures(result)[SHADOWS[0]]
-    assert site.world.versions()[RAW] == -1
+    assert re.search(said, location.failures(result)[SHADOWS[0]], re.DOTALL), location.failures(result)[SHADOWS[0]]
+    assert location.world.versions()[RAW] == -1
 
 
-def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(site: Site):
-    plan = plan_of(site, [0, 1, 2])
-    result = site.run_assets([REJECTED, RAW, UPDATES], FOUR[:3], {tags.PLAN: plan.id})
-    assert "is built in its shadow, and this run is of live's raw/rejected_lines" in site.failures(result)[REJECTED]
-    assert site.world.versions()[RAW] == -1
+def test_a_run_of_live_with_a_plan_into_a_shadow_writes_nothing(location: CodeLocation):
+    plan = plan_of(location, [0, 1, 2])
+    result = location.run_assets([REJECTED, RAW, UPDATES], FOUR[:3], {tags.PLAN: plan.id})
+    assert "is built in its shadow, and this run is of live's raw/rejected_lines" in location.failures(result)[REJECTED]
+    assert location.world.versions()[RAW] == -1

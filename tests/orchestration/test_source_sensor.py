@@ -26,13 +26,11 @@ from backfill_assets.sources.local_disk import LocalDisk
 from backfill_assets.step.delivered import NO_DELIVERY, deliveries
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day
-from tests.lake.builds import write_days
-from tests.late_lake import MORNING
-from tests.orchestration.ticks import Ticks
-from tests.plan.workspaces import workspace_of
-from tests.sources.files import put
-from tests.world import OUTAGES, RAW, REJECTED, UPDATES
+from tests.worlds.code_location import Ticks
+from tests.worlds.deliveries import day, put
+from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES
+from tests.worlds.recorded import MORNING, write_days
+from tests.worlds.tables import workspace_of
 
 SINCE = 15  # the first day of the horizon, of 14 days before the last one
 LATER = MORNING + timedelta(hours=6)

@@ -7,33 +7,33 @@ import pytest
 from backfill_assets.lake.releases import Releases
 from backfill_assets.orchestration.switch_job import switch_job
 from backfill_assets.publish.release_live import release_live
-from tests.orchestration.office import executed, failure, metadata
-from tests.publish.site import DAYS, A, B, Site
+from tests.worlds.code_location import executed, failure, metadata
+from tests.worlds.small_lake import DAYS, A, B, SmallLake
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
-    site = Site(tmp_path)
+def lake(tmp_path) -> SmallLake:
+    lake = SmallLake(tmp_path)
     for table in (A, B):
-        site.write(dict.fromkeys(DAYS, 1), table=table.name)
-    release_live(site.workspace, who="sensor")
-    return site
+        lake.write(dict.fromkeys(DAYS, 1), table=table.name)
+    release_live(lake.workspace, who="sensor")
+    return lake
 
 
-def launched(site: Site, **config: Any) -> Any:
-    return executed(switch_job(site.workspace), config)[0]
+def launched(lake: SmallLake, **config: Any) -> Any:
+    return executed(switch_job(lake.workspace), config)[0]
 
 
-def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(site):
-    result = launched(site, table=A.name, to=B.name, channel="candidate", reason="new logic")
+def test_a_run_switches_the_readers_of_a_channel_in_the_name_of_who_launched_it(lake):
+    result = launched(lake, table=A.name, to=B.name, channel="candidate", reason="new logic")
     assert metadata(result) == {"release": 2, "readers get": B.name}
-    made = Releases(str(site.root)).of_channel("candidate")
+    made = Releases(str(lake.root)).of_channel("candidate")
     assert (made.number, made.who, made.reason, made.switches) == (2, "ada", "new logic", {A.name: B.name})
-    assert Releases(str(site.root)).of_channel("stable").number == 1
+    assert Releases(str(lake.root)).of_channel("stable").number == 1
 
 
-def test_what_cannot_be_switched_fails_the_run_with_its_message_and_no_retry(site):
-    result = launched(site, table=A.name, to="raw/z")
+def test_what_cannot_be_switched_fails_the_run_with_its_message_and_no_retry(lake):
+    result = launched(lake, table=A.name, to="raw/z")
     assert not result.success
     assert "Release 1 has no table raw/z." in str(failure(result))
-    assert len(Releases(str(site.root)).all()) == 1
+    assert len(Releases(str(lake.root)).all()) == 1

@@ -21,7 +21,7 @@ from websockets.typing import Origin, Subprotocol
 
 from backfill_assets.orchestration.webserver import check_requests, has_mutation
 from backfill_assets.servers.child import free_port
-from tests.journeys.station import eventually
+from tests.worlds.station import eventually
 
 # In headers, 3000 stands for the port that the server has.
 OWN, PROXY = "http://127.0.0.1:3000", "dagster.example.com"

@@ -22,8 +22,8 @@ from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.workspace import Workspace
-from tests.histories import ARRIVALS, Published, histories, standing
-from tests.world import OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
+from tests.worlds.deliveries import ARRIVALS, Published, histories, standing
+from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World, no_spark
 
 TABLES = (REJECTED, RAW, UPDATES, OUTAGES)
 

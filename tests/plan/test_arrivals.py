@@ -8,9 +8,9 @@ from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import Latest
 from backfill_assets.plan.arrivals import Arrivals, arrivals_of
 from backfill_assets.plan.arrivals_picture import picture
-from tests.deliveries import day
-from tests.plan.chain import built, history, outages, raw, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import built, history, outages, raw, updates
+from tests.worlds.deliveries import day
+from tests.worlds.tables import workspace_of
 
 
 def test_rows_are_counted_by_arrival_day_and_the_day_they_are_about():

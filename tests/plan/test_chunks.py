@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from backfill_assets.plan.chunks import Chunk, cut
 from backfill_assets.tables.graph import Graph
-from tests.deliveries import day, days
-from tests.plan.chain import history, outages, raw, updates
-from tests.plan.graphs import CALENDAR, existing, graphs, reads
+from tests.worlds.chain import history, outages, raw, updates
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import CALENDAR, existing, graphs, reads
 
 CHAIN = Graph((raw, updates, outages, history), CALENDAR)
 

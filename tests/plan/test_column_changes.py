@@ -19,9 +19,8 @@ from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.settings import read_settings
 from backfill_assets.tables.columns import types_of
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day, days
-from tests.plan.graphs import CALENDAR, table
-from tests.plan.workspaces import workspace_of
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import CALENDAR, table, workspace_of
 
 KINDS = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "REAL", "DOUBLE", "DECIMAL", "DECIMAL(9,2)", "DECIMAL(9)",

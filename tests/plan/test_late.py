@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from backfill_assets.calendar import Calendar
 from backfill_assets.lake.latest import Latest
 from backfill_assets.plan.late import Unplaced, late_of, rebuild_commands
-from tests.deliveries import day
-from tests.plan.chain import built, history, outages, raw, up_to_date, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import built, history, outages, raw, up_to_date, updates
+from tests.worlds.deliveries import day
+from tests.worlds.tables import workspace_of
 
 CHAIN = (raw, updates, outages, history)
 EARLY, LATER = datetime(2019, 9, 1, 6, tzinfo=UTC), datetime(2019, 9, 1, 7, tzinfo=UTC)

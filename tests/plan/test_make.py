@@ -13,9 +13,9 @@ from backfill_assets.plan.make import make_plan
 from backfill_assets.plan.request import RebuildRequest
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.launch import utc_now
-from tests.deliveries import day
-from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
+from tests.worlds.deliveries import day
+from tests.worlds.tables import workspace_of
 
 
 def request(**fields) -> RebuildRequest:

@@ -4,8 +4,8 @@ from backfill_assets.lake.record import Build
 from backfill_assets.orchestration.failure import failure_message
 from backfill_assets.plan.messages import of_day
 from backfill_assets.step.request import StepResult
-from tests.deliveries import day
-from tests.plan.graphs import table
+from tests.worlds.deliveries import day
+from tests.worlds.tables import table
 
 
 def test_of_a_step_that_failed_each_day_has_its_own_reason():

@@ -11,8 +11,8 @@ from backfill_assets.plan.plan import FORMAT, Plan, make, read
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selection
 from backfill_assets.tables.graph import Graph
-from tests.deliveries import day, days
-from tests.plan.chain import CALENDAR, built, history, outages, raw, updates
+from tests.worlds.chain import CALENDAR, built, history, outages, raw, updates
+from tests.worlds.deliveries import day, days
 
 GRAPH = Graph((raw, updates, outages, history), CALENDAR)
 PARTITIONS = {(raw.name, at): "missing" for at in days(0, 1, 2, 3)} | {(updates.name, day(0)): "failed"}

@@ -11,9 +11,8 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.selection import Selection
 from backfill_assets.step.inputs import tables_read
 from backfill_assets.tables.graph import Graph
-from tests.deliveries import day, days
-from tests.plan.graphs import CALENDAR, table
-from tests.plan.workspaces import workspace_of
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import CALENDAR, table, workspace_of
 
 A = table("raw/a")
 B = table("raw/b", A, first=-2, last=0)

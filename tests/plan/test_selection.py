@@ -17,8 +17,8 @@ from backfill_assets.plan.text import blocked_lines
 from backfill_assets.tables.declaration import Table
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import Window
-from tests.deliveries import day
-from tests.plan.graphs import CALENDAR, A, B, every, graphs, known, reads, selectors, table, waits
+from tests.worlds.deliveries import day
+from tests.worlds.tables import CALENDAR, A, B, every, graphs, known, reads, selectors, table, waits
 
 NEVER = (State.NOT_DUE, State.BEFORE)
 

@@ -14,9 +14,9 @@ from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.due import days_due
 from backfill_assets.tables.windows import itself, same_day, window
-from tests.deliveries import day, days
-from tests.plan.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import CALENDAR, Lines, built, history, outages, raw, up_to_date, updates
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import workspace_of
 
 CHAIN = (raw, updates, outages, history)
 

@@ -15,8 +15,8 @@ from backfill_assets.quality.day import DayProfile
 from backfill_assets.step.leaks import leaks_of_step
 from backfill_assets.step.read import InputRows
 from backfill_assets.step.rows import Computed
-from tests.deliveries import arriving, day, days
-from tests.world import RAW, REJECTED, UPDATES
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import RAW, REJECTED, UPDATES
 
 KEY = ["outage_day", "outage_number"]
 UPDATES_READ = {"updates": window(outage_updates, first=0, last=14, wait_for=WATERMARK)}

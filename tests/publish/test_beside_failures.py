@@ -8,71 +8,82 @@ from backfill_assets.errors import Guarded
 from backfill_assets.lake.record import ROWS_DIFFER
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.release_live import Released, release_as_it_stands
-from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.two_tables import RELEASED, half_published, publish, rebuilt, released, released_site
+from tests.worlds.small_lake import (
+    DAYS,
+    NOW,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    half_published,
+    publish,
+    rebuilt_in_shadow,
+    released,
+    released_lake,
+)
 
 D0, D1, D2, D3 = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
-    return released_site(tmp_path)
+def lake(tmp_path) -> SmallLake:
+    return released_lake(tmp_path)
 
 
 @pytest.mark.parametrize("beside", ["a failed day", "an open plan that has not written yet", "rows that differ"])
-def test_what_would_keep_live_from_being_released_is_asked_before_the_first_commit(site, beside):
-    plan, files = rebuilt(site, {D1: 7}), site.files()
+def test_what_would_keep_live_from_being_released_is_asked_before_the_first_commit(lake, beside):
+    plan, files = rebuilt_in_shadow(lake, {D1: 7}), lake.files()
     if beside == "a failed day":
-        site.fail(D3)
+        lake.fail(D3)
     elif beside == "rows that differ":
-        ledger = site.workspace.lake.ledger
+        ledger = lake.workspace.lake.ledger
         built = ledger.builds({A.name: [D3]})[-1]
         found = replace(built, outcome="refused", message=ROWS_DIFFER, fingerprint="other", at=ledger.next_time(A.name))
         ledger.append([found])
     else:
-        other = site.plan({A.name: [D3]}, reason="another")
-        site.plans.note(other.id, "started", NOW, who="ben")
+        other = lake.plan({A.name: [D3]}, reason="another")
+        lake.plans.note(other.id, "started", NOW, who="ben")
     with pytest.raises(Guarded, match=r"Live has changes that are not released.*Nothing was published"):
-        publish(site, plan)
-    assert site.files() == files
-    assert site.plans.half_published() == []
+        publish(lake, plan)
+    assert lake.files() == files
+    assert lake.plans.half_published() == []
     if beside != "an open plan that has not written yet":  # a person decides on it, as the message says
-        assert isinstance(release_as_it_stands(site.workspace, who="bo", reason="known"), Released)
-        publish(site, plan)
-        assert released(site)[D1] == 7
+        assert isinstance(release_as_it_stands(lake.workspace, who="bo", reason="known"), Released)
+        publish(lake, plan)
+        assert released(lake)[D1] == 7
 
 
-def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhile(site):
-    half = half_published(site, {D1: 7})
-    site.fail(D3)
+def test_a_publication_that_was_killed_is_finished_although_a_day_failed_meanwhile(lake):
+    half = half_published(lake, {D1: 7})
+    lake.fail(D3)
     with pytest.raises(
         Guarded,
         match=f"Plan {half.id} is in live and not released.*take it back .`backfill rollback {half.id}`",
     ):
-        publish(site, half)
-    assert site.values() == site.values(B.name) == RELEASED | {D1: 7}  # all of it, so that no part can be released
+        publish(lake, half)
+    assert lake.values() == lake.values(B.name) == RELEASED | {D1: 7}  # all of it, so that no part can be released
     with pytest.raises(Guarded, match="only a part is in live"):
-        release_as_it_stands(site.workspace, who="bo", reason="the report is due")
-    site.write({D3: 4})
-    publish(site, half)
-    assert released(site) == released(site, B.name) == RELEASED | {D1: 7}
+        release_as_it_stands(lake.workspace, who="bo", reason="the report is due")
+    lake.write({D3: 4})
+    publish(lake, half)
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7}
 
 
-def test_a_plan_is_not_taken_back_under_one_that_builds_the_same_days_in_live(site):
-    plan = rebuilt(site, {D1: 7})
-    publish(site, plan)
-    other = site.plan({A.name: [D1]}, reason="another")
-    site.plans.note(other.id, "started", NOW, who="ben")
+def test_a_plan_is_not_taken_back_under_one_that_builds_the_same_days_in_live(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, plan)
+    other = lake.plan({A.name: [D1]}, reason="another")
+    lake.plans.note(other.id, "started", NOW, who="ben")
     with pytest.raises(Guarded, match=f"{A.name} {D1} is in plan {other.id} too, which is open"):
-        site.roll_back(plan)
-    assert site.values()[D1] == 7
+        lake.roll_back(plan)
+    assert lake.values()[D1] == 7
 
 
-def test_a_night_that_found_the_same_rows_changes_nothing_of_what_the_shadow_reads(site):
-    plan = site.shadow_plan({A.name: [D1], B.name: [D1, D2]}, force=False)
+def test_a_night_that_found_the_same_rows_changes_nothing_of_what_the_shadow_reads(lake):
+    plan = lake.shadow_plan({A.name: [D1], B.name: [D1, D2]}, force=False)
     for table in (A.name, B.name):
-        site.write({D1: 7}, table=table, into=plan)
-    ledger = site.workspace.lake.ledger
+        lake.write({D1: 7}, table=table, into=plan)
+    ledger = lake.workspace.lake.ledger
     night = replace(ledger.builds({B.name: [D2]})[-1], outcome="unchanged", run="a night", inputs={A.name: {str(D2): "other"}})
     ledger.append([replace(night, at=ledger.next_time(B.name))])  # as after an input that was other, and is so no more
-    assert state_of(plan, site.workspace).unbuilt == {}
+    assert state_of(plan, lake.workspace).unbuilt == {}

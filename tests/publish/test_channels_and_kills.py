@@ -14,231 +14,243 @@ from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, Withheld, release_as_it_stands, release_live
 from backfill_assets.publish.shadows import rebase
 from backfill_assets.publish.switch import Switch
-from tests.publish.killed import Killed, killed_at
-from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.two_tables import RELEASED, half_published, publish, rebuilt, released, released_site
+from tests.worlds.small_lake import (
+    DAYS,
+    NOW,
+    RELEASED,
+    A,
+    B,
+    Killed,
+    SmallLake,
+    half_published,
+    killed_at,
+    publish,
+    rebuilt_in_shadow,
+    released,
+    released_lake,
+)
 
 D0, D1, D2, D3 = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
-    return released_site(tmp_path)
+def lake(tmp_path) -> SmallLake:
+    return released_lake(tmp_path)
 
 
-def killed_in(root: Path, when) -> tuple[Site, Plan]:
+def killed_in(root: Path, when) -> tuple[SmallLake, Plan]:
     """A lake in which a publication to candidate was killed at the first moment at which `when` holds."""
     for stop in range(60):
-        site = released_site(root / str(stop))
-        plan = rebuilt(site, {D1: 7})
+        lake = released_lake(root / str(stop))
+        plan = rebuilt_in_shadow(lake, {D1: 7})
         with pytest.raises(Killed), killed_at(stop):
-            publish(site, plan, "candidate")
-        if when(site):
-            return site, plan
+            publish(lake, plan, "candidate")
+        if when(lake):
+            return lake, plan
     raise AssertionError("it never held")
 
 
-def is_released(site: Site) -> bool:
-    return "candidate" in Releases(str(site.root)).newest().channels and bool(site.plans.half_published())  # type: ignore[union-attr]
+def is_released(lake: SmallLake) -> bool:
+    return "candidate" in Releases(str(lake.root)).newest().channels and bool(lake.plans.half_published())  # type: ignore[union-attr]
 
 
-def why_behind(site: Site) -> list[str]:
-    return list(map(str, behind(str(site.root), Releases(str(site.root)).newest())))
+def why_behind(lake: SmallLake) -> list[str]:
+    return list(map(str, behind(str(lake.root), Releases(str(lake.root)).newest())))
 
 
-def night(site: Site, values) -> None:
+def night(lake: SmallLake, values) -> None:
     for table in (A.name, B.name):
-        site.write(values, table=table)
+        lake.write(values, table=table)
 
 
 def test_a_publication_to_candidate_that_is_killed_before_its_note_gives_stable_nothing(tmp_path):
-    site, plan = killed_in(tmp_path, is_released)
-    assert isinstance(release_live(site.workspace, who="sensor"), NothingNew)
-    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+    lake, plan = killed_in(tmp_path, is_released)
+    assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
+    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
     with pytest.raises(UsageError, match=f"Plan {plan.id} is published"):  # what it built anew, nobody would get
-        rebase(plan, site.workspace, "ada")
-    assert publish(site, plan, "candidate").count("accepted") == 2
-    assert (site.plans.state(plan.id), site.plans.half_published()) == ("published", [])
-    assert released(site) == RELEASED
+        rebase(plan, lake.workspace, "ada")
+    assert publish(lake, plan, "candidate").count("accepted") == 2
+    assert (lake.plans.state(plan.id), lake.plans.half_published()) == ("published", [])
+    assert released(lake) == RELEASED
 
 
 def test_a_publication_whose_note_was_lost_is_finished_as_it_was_released(tmp_path):
-    site, plan = killed_in(tmp_path, is_released)
-    publish(site, plan, "candidate")
-    (note,) = (site.root / "_plans" / plan.id).glob("*-published-*")
+    lake, plan = killed_in(tmp_path, is_released)
+    publish(lake, plan, "candidate")
+    (note,) = (lake.root / "_plans" / plan.id).glob("*-published-*")
     note.unlink()
-    assert isinstance(release_live(site.workspace, who="sensor"), NothingNew)
-    publish(site, plan, "candidate")
-    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+    assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
+    publish(lake, plan, "candidate")
+    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
 
 
 def test_half_a_publication_is_finished_for_the_channel_that_it_was_begun_for(tmp_path):
-    site, plan = killed_in(tmp_path, lambda site: site.values() != RELEASED)
+    lake, plan = killed_in(tmp_path, lambda lake: lake.values() != RELEASED)
     finish = f"`backfill publish {plan.id} --channel candidate`"
-    decision = release_live(site.workspace, who="sensor")
+    decision = release_live(lake.workspace, who="sensor")
     assert isinstance(decision, Withheld)
     assert str(decision.reasons[0]) == f"plan {plan.id} is published in part ({D1}): {finish} finishes it"
     with pytest.raises(Guarded, match=finish):
-        release_as_it_stands(site.workspace, who="bo", reason="due")
+        release_as_it_stands(lake.workspace, who="bo", reason="due")
     with pytest.raises(Guarded, match=rf"to candidate was begun.*Finish it first \({finish}\), then publish to stable"):
-        publish(site, plan)
-    assert released(site) == RELEASED
-    publish(site, plan, "candidate")
-    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+        publish(lake, plan)
+    assert released(lake) == RELEASED
+    publish(lake, plan, "candidate")
+    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
 
 
-def test_a_plan_is_missing_from_a_channel_as_long_as_live_has_rows_of_it(site):
-    plan = rebuilt(site, {D1: 7, D2: 8})
-    publish(site, plan, "candidate")
-    night(site, {D1: 5})
-    release_live(site.workspace, who="sensor")
-    assert (released(site), len(why_behind(site))) == (RELEASED, 1)
-    site.write({D1: 5, D2: 8})  # what is found as it was stays the plan's
-    assert released(site) == RELEASED
-    night(site, {D2: 6})
-    release_live(site.workspace, who="sensor")
-    assert released(site) == released(site, B.name) == RELEASED | {D1: 5, D2: 6}
-    assert why_behind(site) == []
+def test_a_plan_is_missing_from_a_channel_as_long_as_live_has_rows_of_it(lake):
+    plan = rebuilt_in_shadow(lake, {D1: 7, D2: 8})
+    publish(lake, plan, "candidate")
+    night(lake, {D1: 5})
+    release_live(lake.workspace, who="sensor")
+    assert (released(lake), len(why_behind(lake))) == (RELEASED, 1)
+    lake.write({D1: 5, D2: 8})  # what is found as it was stays the plan's
+    assert released(lake) == RELEASED
+    night(lake, {D2: 6})
+    release_live(lake.workspace, who="sensor")
+    assert released(lake) == released(lake, B.name) == RELEASED | {D1: 5, D2: 6}
+    assert why_behind(lake) == []
 
 
-def test_rows_that_a_rollback_of_another_plan_puts_back_are_still_those_of_the_plan(site):
-    tried = rebuilt(site, {D1: 7})
-    publish(site, tried, "candidate")
-    other = site.plan({A.name: [D1], B.name: [D1]})
+def test_rows_that_a_rollback_of_another_plan_puts_back_are_still_those_of_the_plan(lake):
+    tried = rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, tried, "candidate")
+    other = lake.plan({A.name: [D1], B.name: [D1]})
     for table in (A.name, B.name):
-        site.write({D1: 5}, table=table, plan=other.id)
-    site.roll_back(other)
-    release_live(site.workspace, who="sensor")
-    assert site.values()[D1] == 7
-    assert (released(site), len(why_behind(site))) == (RELEASED, 1)
+        lake.write({D1: 5}, table=table, plan=other.id)
+    lake.roll_back(other)
+    release_live(lake.workspace, who="sensor")
+    assert lake.values()[D1] == 7
+    assert (released(lake), len(why_behind(lake))) == (RELEASED, 1)
 
 
 def test_days_that_a_rollback_leaves_in_live_keep_a_channel_behind_until_a_person_decides(tmp_path):
-    site = Site(tmp_path / "lake")
-    night(site, {D0: 1, D1: 2})
-    release_live(site.workspace, who="sensor")
-    plan = rebuilt(site, {D1: 7, D3: 9})
-    publish(site, plan, "candidate")
-    site.roll_back(plan)
-    release_live(site.workspace, who="sensor")
-    assert (released(site), released(site, channel="candidate")) == ({D0: 1, D1: 2}, {D0: 1, D1: 2, D3: 9})
-    assert why_behind(site) == [
+    lake = SmallLake(tmp_path / "lake")
+    night(lake, {D0: 1, D1: 2})
+    release_live(lake.workspace, who="sensor")
+    plan = rebuilt_in_shadow(lake, {D1: 7, D3: 9})
+    publish(lake, plan, "candidate")
+    lake.roll_back(plan)
+    release_live(lake.workspace, who="sensor")
+    assert (released(lake), released(lake, channel="candidate")) == ({D0: 1, D1: 2}, {D0: 1, D1: 2, D3: 9})
+    assert why_behind(lake) == [
         f"stable stays at release 1: days of plan {plan.id}, which was rolled back, or made from them, are left in live. Build "
         "again what is outdated, or `backfill release --reason ...` releases live to stable"
     ]
-    decision = release_as_it_stands(site.workspace, who="bo", reason="the first rows there are")
+    decision = release_as_it_stands(lake.workspace, who="bo", reason="the first rows there are")
     assert isinstance(decision, Released)
     assert (
         f"in spite of days of plan {plan.id}, which was rolled back, or made from them, are left in live"
         in decision.release.reason
     )
-    assert released(site) == {D0: 1, D1: 2, D3: 9}
-    assert why_behind(site) == []
+    assert released(lake) == {D0: 1, D1: 2, D3: 9}
+    assert why_behind(lake) == []
 
 
-def test_a_channel_whose_missing_plan_was_overwritten_is_released_to_by_a_person_too(site):
-    publish(site, rebuilt(site, {D1: 7}), "candidate")
-    night(site, {D1: 5})
-    newest, tables = Releases(str(site.root)).newest(), live_state(site.workspace).tables
-    Releases(str(site.root)).add(newest, tables, kind="live", who="bo", reason="", channels=["candidate"])
-    assert isinstance(release_as_it_stands(site.workspace, who="bo", reason="now"), Released)
-    assert released(site) == RELEASED | {D1: 5}
+def test_a_channel_whose_missing_plan_was_overwritten_is_released_to_by_a_person_too(lake):
+    publish(lake, rebuilt_in_shadow(lake, {D1: 7}), "candidate")
+    night(lake, {D1: 5})
+    newest, tables = Releases(str(lake.root)).newest(), live_state(lake.workspace).tables
+    Releases(str(lake.root)).add(newest, tables, kind="live", who="bo", reason="", channels=["candidate"])
+    assert isinstance(release_as_it_stands(lake.workspace, who="bo", reason="now"), Released)
+    assert released(lake) == RELEASED | {D1: 5}
 
 
-def test_a_channel_that_was_pointed_back_comes_forward_by_the_command_that_is_named(site):
-    night(site, {D3: 6})
-    release_live(site.workspace, who="sensor")
-    publish(site, rebuilt(site, {D1: 7}))
-    publish(site, site.plans.read(site.plans.ids()[0]), "candidate")
-    night(site, {D3: 66})
-    release_live(site.workspace, who="sensor")
-    releases = Releases(str(site.root))
+def test_a_channel_that_was_pointed_back_comes_forward_by_the_command_that_is_named(lake):
+    night(lake, {D3: 6})
+    release_live(lake.workspace, who="sensor")
+    publish(lake, rebuilt_in_shadow(lake, {D1: 7}))
+    publish(lake, lake.plans.read(lake.plans.ids()[0]), "candidate")
+    night(lake, {D3: 66})
+    release_live(lake.workspace, who="sensor")
+    releases = Releases(str(lake.root))
     releases.point(releases.newest(), "candidate", 2, who="bo", reason="a wrong night")  # type: ignore[arg-type]
-    (said,) = why_behind(site)
+    (said,) = why_behind(lake)
     assert said.startswith("candidate stays at release 2: it was put there: a wrong night (bo). `backfill rollback --release ")
     number = int(said.rpartition("--release ")[2].split()[0])
     releases.point(releases.newest(), "candidate", number, who="bo", reason="over")  # type: ignore[arg-type]
-    night(site, {D3: 5})
-    release_live(site.workspace, who="sensor")
-    assert released(site) == released(site, channel="candidate") == RELEASED | {D1: 7, D3: 5}
+    night(lake, {D3: 5})
+    release_live(lake.workspace, who="sensor")
+    assert released(lake) == released(lake, channel="candidate") == RELEASED | {D1: 7, D3: 5}
 
 
-def test_an_event_of_another_plan_that_cannot_be_read_concerns_that_plan_only(site):
-    old, plan = site.plan({A.name: [D3]}, reason="long ago"), rebuilt(site, {D1: 7})
-    (ended,) = (site.root / "_plans" / old.id).glob("*-ended-*")
+def test_an_event_of_another_plan_that_cannot_be_read_concerns_that_plan_only(lake):
+    old, plan = lake.plan({A.name: [D3]}, reason="long ago"), rebuilt_in_shadow(lake, {D1: 7})
+    (ended,) = (lake.root / "_plans" / old.id).glob("*-ended-*")
     ended.write_text("")
-    publish(site, plan, "candidate")
-    assert why_behind(site) == [
+    publish(lake, plan, "candidate")
+    assert why_behind(lake) == [
         f"stable stays at release 1: plan {plan.id} was not published to it (`backfill publish {plan.id}`)"
     ]
-    night(site, {D3: 9})
-    assert isinstance(release_live(site.workspace, who="sensor"), Released)
-    publish(site, plan)
-    assert released(site) == RELEASED | {D1: 7, D3: 9}
+    night(lake, {D3: 9})
+    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
+    publish(lake, plan)
+    assert released(lake) == RELEASED | {D1: 7, D3: 9}
 
 
-def test_what_others_were_given_meanwhile_is_asked_for_before_the_first_commit(site):
-    plan, other = rebuilt(site, {D1: 7}), rebuilt(site, {D2: 8})
-    publication, files = Publication(plan, site.workspace, "ada"), site.files()
+def test_what_others_were_given_meanwhile_is_asked_for_before_the_first_commit(lake):
+    plan, other = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D2: 8})
+    publication, files = Publication(plan, lake.workspace, "ada"), lake.files()
 
     def meanwhile(_: ShadowState) -> None:
-        publish(site, other, "candidate")
+        publish(lake, other, "candidate")
 
     with pytest.raises(Guarded, match=f"stable would get 1 more plan.*{other.id}. Nothing was published"):
         publication.publish("stable", lambda: NOW, meanwhile)
-    assert site.files()[D1] == files[D1]
-    assert (released(site), site.plans.half_published()) == (RELEASED, [])
+    assert lake.files()[D1] == files[D1]
+    assert (released(lake), lake.plans.half_published()) == (RELEASED, [])
 
 
-def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(site):
-    first, plan = rebuilt(site, {D0: 5}), rebuilt(site, {D1: 7})
-    publish(site, first, "candidate")
-    publish(site, first)
-    night(site, {D3: 66})
-    release_live(site.workspace, who="sensor")
-    releases = Releases(str(site.root))
+def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(lake):
+    first, plan = rebuilt_in_shadow(lake, {D0: 5}), rebuilt_in_shadow(lake, {D1: 7})
+    publish(lake, first, "candidate")
+    publish(lake, first)
+    night(lake, {D3: 66})
+    release_live(lake.workspace, who="sensor")
+    releases = Releases(str(lake.root))
 
     def pointed_meanwhile() -> tuple[str, ...]:
-        if site.values()[D1] == 7:
+        if lake.values()[D1] == 7:
             releases.point(releases.newest(), "stable", 2, who="bo", reason="a wrong night")  # type: ignore[arg-type]
         return ()
 
     with pytest.raises(Guarded, match=f"pointed back to release 2: a wrong night.*Plan {plan.id} is in live and not released"):
-        publish(site, plan, runs=pointed_meanwhile)
-    assert released(site) == released(site, B.name) == RELEASED | {D0: 5}
+        publish(lake, plan, runs=pointed_meanwhile)
+    assert released(lake) == released(lake, B.name) == RELEASED | {D0: 5}
 
 
 @pytest.mark.parametrize("nights_since", [False, True])
-def test_a_plan_that_mends_what_readers_were_pointed_back_from_reaches_them_without_showing_it_again(site, nights_since):
-    night(site, {D3: 66})
-    release_live(site.workspace, who="sensor")
-    releases = Releases(str(site.root))
+def test_a_plan_that_mends_what_readers_were_pointed_back_from_reaches_them_without_showing_it_again(lake, nights_since):
+    night(lake, {D3: 66})
+    release_live(lake.workspace, who="sensor")
+    releases = Releases(str(lake.root))
     releases.point(releases.newest(), "stable", 1, who="bo", reason="a wrong night")  # type: ignore[arg-type]
     if nights_since:
-        night(site, {D2: 5})
-        assert isinstance(release_live(site.workspace, who="sensor"), Withheld)
-    plan, right = rebuilt(site, {D3: 6}), RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
+        night(lake, {D2: 5})
+        assert isinstance(release_live(lake.workspace, who="sensor"), Withheld)
+    plan, right = rebuilt_in_shadow(lake, {D3: 6}), RELEASED | {D3: 6} | ({D2: 5} if nights_since else {})
     with pytest.raises(Guarded, match=f"If the plan mends it.*`backfill publish {plan.id} --channel candidate`"):
-        publish(site, plan)
-    number = publish(site, plan, "candidate").release.number
-    assert (released(site), released(site, channel="candidate")) == (RELEASED, right)
+        publish(lake, plan)
+    number = publish(lake, plan, "candidate").release.number
+    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, right)
     with pytest.raises(Guarded, match=f"point them at release {number} first: `backfill rollback --release {number} "):
-        publish(site, plan)
+        publish(lake, plan)
     releases.point(releases.newest(), "stable", number, who="bo", reason="mended")  # type: ignore[arg-type]
-    night(site, {D0: 7})
-    release_live(site.workspace, who="sensor")
-    assert released(site) == released(site, B.name) == right | {D0: 7}
+    night(lake, {D0: 7})
+    release_live(lake.workspace, who="sensor")
+    assert released(lake) == released(lake, B.name) == right | {D0: 7}
 
 
-def test_a_publication_that_was_begun_for_all_may_be_finished_for_a_few_readers_first(site):
-    half = half_published(site, {D1: 7})
-    publish(site, half, "candidate")
-    assert (released(site), released(site, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
+def test_a_publication_that_was_begun_for_all_may_be_finished_for_a_few_readers_first(lake):
+    half = half_published(lake, {D1: 7})
+    publish(lake, half, "candidate")
+    assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
 
 
 def test_a_switch_gives_readers_without_a_release_nothing(tmp_path):
-    site = Site(tmp_path / "lake")
-    publish(site, rebuilt(site, RELEASED), "candidate")
+    lake = SmallLake(tmp_path / "lake")
+    publish(lake, rebuilt_in_shadow(lake, RELEASED), "candidate")
     with pytest.raises(Guarded, match=r"stable have no release yet.*Nothing was switched"):
-        Switch(A.name, B.name).carry_out(site.workspace, "ada")
-    assert list(Releases(str(site.root)).newest().channels) == ["candidate"]  # type: ignore[union-attr]
+        Switch(A.name, B.name).carry_out(lake.workspace, "ada")
+    assert list(Releases(str(lake.root)).newest().channels) == ["candidate"]  # type: ignore[union-attr]

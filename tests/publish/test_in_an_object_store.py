@@ -12,9 +12,19 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.release_live import Released, release_live
-from tests.moto_server import CREDENTIALS, Bucket, moto_server
-from tests.publish.site import DAYS, A, B, Site
-from tests.publish.two_tables import RELEASED, half_published, publish, rebuilt, released, released_site
+from tests.worlds.object_store import CREDENTIALS, Bucket, moto_server
+from tests.worlds.small_lake import (
+    DAYS,
+    RELEASED,
+    A,
+    B,
+    SmallLake,
+    half_published,
+    publish,
+    rebuilt_in_shadow,
+    released,
+    released_lake,
+)
 
 D0, D1, D2, D3 = DAYS
 
@@ -26,60 +36,60 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def site(endpoint, tmp_path, monkeypatch) -> Site:
+def lake(endpoint, tmp_path, monkeypatch) -> SmallLake:
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)
-    return released_site(Bucket(endpoint, f"lake-{uuid4().hex[:12]}", tmp_path / "unused.log").make().place)
+    return released_lake(Bucket(endpoint, f"lake-{uuid4().hex[:12]}", tmp_path / "unused.log").make().place)
 
 
-def files_of_others(site: Site) -> dict[object, set[str]]:
-    return {at: names for at, names in site.files().items() if at not in (D1, D2)}
+def files_of_others(lake: SmallLake) -> dict[object, set[str]]:
+    return {at: names for at, names in lake.files().items() if at not in (D1, D2)}
 
 
-def test_a_publication_that_is_killed_half_way_is_finished_and_taken_back_while_a_night_stays(site):
-    others, values = files_of_others(site), {D1: 7, D2: 8}
-    plan = half_published(site, values)
-    assert released(site) == released(site, B.name) == RELEASED
-    publish(site, plan)
-    assert site.values() == site.values(B.name) == released(site) == released(site, B.name) == RELEASED | values
-    assert not site.workspace.lake.paths.is_local
-    assert files_of_others(site) == others
+def test_a_publication_that_is_killed_half_way_is_finished_and_taken_back_while_a_night_stays(lake):
+    others, values = files_of_others(lake), {D1: 7, D2: 8}
+    plan = half_published(lake, values)
+    assert released(lake) == released(lake, B.name) == RELEASED
+    publish(lake, plan)
+    assert lake.values() == lake.values(B.name) == released(lake) == released(lake, B.name) == RELEASED | values
+    assert not lake.workspace.lake.paths.is_local
+    assert files_of_others(lake) == others
     for table in (A.name, B.name):
-        site.write({D3: 9}, table=table)
-    assert isinstance(release_live(site.workspace, who="sensor"), Released)
-    assert set(site.roll_back(plan).values()) == {Kind.RESTORE}
-    assert isinstance(release_live(site.workspace, who="sensor"), Released)
-    assert released(site) == released(site, B.name) == RELEASED | {D3: 9} == site.values() == site.values(B.name)
-    assert files_of_others(site)[D0] == others[D0]
+        lake.write({D3: 9}, table=table)
+    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
+    assert set(lake.roll_back(plan).values()) == {Kind.RESTORE}
+    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
+    assert released(lake) == released(lake, B.name) == RELEASED | {D3: 9} == lake.values() == lake.values(B.name)
+    assert files_of_others(lake)[D0] == others[D0]
 
 
-def test_of_publications_at_once_without_locks_none_is_lost_and_readers_get_whole_ones(site):
+def test_of_publications_at_once_without_locks_none_is_lost_and_readers_get_whole_ones(lake):
     rebuilds = {D0: 5, D1: 6}
-    plans = [rebuilt(site, {at: value}) for at, value in rebuilds.items()]
+    plans = [rebuilt_in_shadow(lake, {at: value}) for at, value in rebuilds.items()]
 
     def published(plan: Plan) -> bool:
         try:
-            publish(site, plan)
+            publish(lake, plan)
         except (Guarded, Conflict):  # of another that has begun; it is typed again
             return False
         return True
 
     with ThreadPoolExecutor(len(plans)) as at_once:
         won = dict(zip(rebuilds, at_once.map(published, plans), strict=True))
-    got = released(site)
-    assert got == released(site, B.name) == RELEASED | {at: got[at] for at in rebuilds}
+    got = released(lake)
+    assert got == released(lake, B.name) == RELEASED | {at: got[at] for at in rebuilds}
     assert {at: got[at] for at in rebuilds if won[at]} == {at: value for at, value in rebuilds.items() if won[at]}
     for plan in plans:
-        publish(site, plan)
-    assert released(site) == released(site, B.name) == RELEASED | rebuilds == site.values() == site.values(B.name)
-    numbers = [release.number for release in Releases(str(site.root)).all()]
+        publish(lake, plan)
+    assert released(lake) == released(lake, B.name) == RELEASED | rebuilds == lake.values() == lake.values(B.name)
+    numbers = [release.number for release in Releases(str(lake.root)).all()]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
-    assert site.plans.half_published() == []
+    assert lake.plans.half_published() == []
 
 
-def test_nights_that_write_other_days_at_once_lose_none(site):
+def test_nights_that_write_other_days_at_once_lose_none(lake):
     with ThreadPoolExecutor(4) as at_once:
-        list(at_once.map(lambda at: site.write({at: 3 + RELEASED[at]}), DAYS))
-    assert site.values() == {at: 3 + value for at, value in RELEASED.items()}
-    recorded = site.workspace.lake.latest({A.name: DAYS}).accepted
-    assert {at: build.rows for (_, at), build in recorded.items()} == site.values()
+        list(at_once.map(lambda at: lake.write({at: 3 + RELEASED[at]}), DAYS))
+    assert lake.values() == {at: 3 + value for at, value in RELEASED.items()}
+    recorded = lake.workspace.lake.latest({A.name: DAYS}).accepted
+    assert {at: build.rows for (_, at), build in recorded.items()} == lake.values()

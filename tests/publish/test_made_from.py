@@ -9,7 +9,7 @@ from backfill_assets.lake.record import Build
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.publish.made_from import _followed, has_rows_made_from
-from tests.deliveries import day
+from tests.worlds.deliveries import day
 
 DAY = str(day(0))
 A, B, C = "raw/a", "staging/b", "features/c"

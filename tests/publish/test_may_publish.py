@@ -17,46 +17,46 @@ from backfill_assets.publish.shadows import discard
 from backfill_assets.verify.checklist import Line, Outcome, Verdict
 from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verified import code_of, verified, versions_of
-from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 D0, D1, D2, D3 = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
-    site = Site(tmp_path / "lake")
-    site.write({D0: 1, D1: 2, D2: 3, D3: 4})
-    release_live(site.workspace, who="sensor")
-    return site
+def lake(tmp_path) -> SmallLake:
+    lake = SmallLake(tmp_path / "lake")
+    lake.write({D0: 1, D1: 2, D2: 3, D3: 4})
+    release_live(lake.workspace, who="sensor")
+    return lake
 
 
 def few_rows(read, days):
     return Reconciled("", ["too many rows"] if read(A, days).num_rows > 10 else [])
 
 
-def rebuilt(site: Site, more: str = "") -> Plan:
-    plan = site.shadow_plan({A.name: [D1]})
-    site.write({D1: 7}, into=plan, more=more)
+def rebuilt(lake: SmallLake, more: str = "") -> Plan:
+    plan = lake.shadow_plan({A.name: [D1]})
+    lake.write({D1: 7}, into=plan, more=more)
     return plan
 
 
-def verdict_on(site: Site, plan: Plan, *outcomes: Outcome) -> Verdict:
+def verdict_on(lake: SmallLake, plan: Plan, *outcomes: Outcome) -> Verdict:
     lines = tuple(Line(f"check {n}", outcome, "1 of 2 rows") for n, outcome in enumerate(outcomes))
-    seen = versions_of(plan, state_of(plan, site.workspace))
-    verdict = Verdict(plan.id, lines, seen, code_of(plan, site.workspace), NOW, "ada")
-    Verdicts(str(site.root)).keep(verdict)
+    seen = versions_of(plan, state_of(plan, lake.workspace))
+    verdict = Verdict(plan.id, lines, seen, code_of(plan, lake.workspace), NOW, "ada")
+    Verdicts(str(lake.root)).keep(verdict)
     return verdict
 
 
-def publish(site: Site, plan: Plan, channel: str = "stable", **options: Any) -> Published:
-    return Publication(plan, site.workspace, "ada").publish(channel, lambda: NOW, verified(plan, site.workspace), **options)
+def publish(lake: SmallLake, plan: Plan, channel: str = "stable", **options: Any) -> Published:
+    return Publication(plan, lake.workspace, "ada").publish(channel, lambda: NOW, verified(plan, lake.workspace), **options)
 
 
-def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(site):
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.PASSED, Outcome.SKIPPED)
-    publish(site, plan)
-    assert site.values()[D1] == 7
+def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(lake):
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.PASSED, Outcome.SKIPPED)
+    publish(lake, plan)
+    assert lake.values()[D1] == 7
 
 
 @pytest.mark.parametrize(
@@ -68,141 +68,141 @@ def test_a_verdict_that_passed_on_these_versions_lets_it_be_published(site):
     ],
     ids=["never verified", "failed", "undecided"],
 )
-def test_without_a_verdict_that_passed_nothing_is_published(site, outcomes, said):
-    plan, files = rebuilt(site), site.files()
+def test_without_a_verdict_that_passed_nothing_is_published(lake, outcomes, said):
+    plan, files = rebuilt(lake), lake.files()
     if outcomes:
-        verdict_on(site, plan, *outcomes)
+        verdict_on(lake, plan, *outcomes)
     with pytest.raises(Guarded, match=f"(?s){said}"):
-        publish(site, plan)
-    assert (site.files(), site.plans.state(plan.id)) == (files, "done")
+        publish(lake, plan)
+    assert (lake.files(), lake.plans.state(plan.id)) == (files, "done")
 
 
-def test_a_decision_that_was_taken_lets_it_be_published(site):
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.DECISION)
-    Verdicts(str(site.root)).accept(plan.id, ["check 0"], who="bo", reason="meant", at=NOW)
-    publish(site, plan)
-    assert site.values()[D1] == 7
+def test_a_decision_that_was_taken_lets_it_be_published(lake):
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.DECISION)
+    Verdicts(str(lake.root)).accept(plan.id, ["check 0"], who="bo", reason="meant", at=NOW)
+    publish(lake, plan)
+    assert lake.values()[D1] == 7
 
 
-def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(site):
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.PASSED)
-    site.write({D1: 8}, into=plan)
+def test_a_verdict_older_than_the_shadows_last_commit_does_not_count(lake):
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.PASSED)
+    lake.write({D1: 8}, into=plan)
     with pytest.raises(Guarded, match=f"shadow {A.name} .seen 0, now 1.*backfill verify {plan.id}` again"):
-        publish(site, plan)
-    assert site.values()[D1] == 2
+        publish(lake, plan)
+    assert lake.values()[D1] == 2
 
 
-def test_a_verdict_on_other_code_does_not_count(site):
-    plan = rebuilt(site)
-    Verdicts(str(site.root)).keep(replace(verdict_on(site, plan, Outcome.PASSED), code={A.name: "0"}))
+def test_a_verdict_on_other_code_does_not_count(lake):
+    plan = rebuilt(lake)
+    Verdicts(str(lake.root)).keep(replace(verdict_on(lake, plan, Outcome.PASSED), code={A.name: "0"}))
     with pytest.raises(Guarded, match=f"{A.name} .seen 0, now 1"):
-        publish(site, plan)
+        publish(lake, plan)
 
 
-def test_a_verdict_by_other_reconciliations_does_not_count(site):
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.PASSED)
-    stricter = replace(site.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
+def test_a_verdict_by_other_reconciliations_does_not_count(lake):
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.PASSED)
+    stricter = replace(lake.workspace, reconciliations=(reconciliation(tables=[A])(few_rows),))
     with pytest.raises(Guarded, match=r"check few_rows .seen none, now "):
         Publication(plan, stricter, "ada").publish("stable", lambda: NOW, verified(plan, stricter))
 
 
-def test_a_column_that_live_has_and_the_shadow_has_not_is_not_lost_unless_that_is_meant(site):
-    site.write({D3: 5}, more="note")
-    release_live(site.workspace, who="sensor")
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.PASSED)
+def test_a_column_that_live_has_and_the_shadow_has_not_is_not_lost_unless_that_is_meant(lake):
+    lake.write({D3: 5}, more="note")
+    release_live(lake.workspace, who="sensor")
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.PASSED)
     with pytest.raises(Guarded, match=f"{A.name}: it has no column note. Nothing was published.*--allow-breaking"):
-        publish(site, plan)
-    publish(site, plan, allow_breaking=True)
-    assert site.values()[D1] == 7
+        publish(lake, plan)
+    publish(lake, plan, allow_breaking=True)
+    assert lake.values()[D1] == 7
 
 
 @pytest.mark.parametrize("spelled", ["n", "N"])
-def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written(site, spelled):
+def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written(lake, spelled):
     for table in (A.name, B.name):
-        site.write({D0: 5, D1: 2}, table=table)
-    release_live(site.workspace, who="sensor")
-    plan = site.shadow_plan({A.name: [D1], B.name: [D1]})
-    site.write({D1: 7}, into=plan)
-    site.write({D1: 7}, into=plan, table=B.name, number=(spelled, "string" if spelled == "n" else "long"))
-    verdict_on(site, plan, Outcome.PASSED)
-    files = site.files()
+        lake.write({D0: 5, D1: 2}, table=table)
+    release_live(lake.workspace, who="sensor")
+    plan = lake.shadow_plan({A.name: [D1], B.name: [D1]})
+    lake.write({D1: 7}, into=plan)
+    lake.write({D1: 7}, into=plan, table=B.name, number=(spelled, "string" if spelled == "n" else "long"))
+    verdict_on(lake, plan, Outcome.PASSED)
+    files = lake.files()
     with pytest.raises((UsageError, Guarded), match=B.name):
-        publish(site, plan, allow_breaking=True)
-    assert site.files() == files
-    assert site.plans.half_published() == []
-    discard(plan, site.workspace, who="ada", now=lambda: NOW)
+        publish(lake, plan, allow_breaking=True)
+    assert lake.files() == files
+    assert lake.plans.half_published() == []
+    discard(plan, lake.workspace, who="ada", now=lambda: NOW)
 
 
-def test_readers_of_stable_do_not_lose_a_column_by_a_plan_that_was_published_to_others(site):
-    site.write({D3: 5}, more="note")
-    site.write({D1: 2}, table=B.name)
-    release_live(site.workspace, who="sensor")
-    dropping = site.shadow_plan({A.name: list(DAYS)})
-    site.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
-    verdict_on(site, dropping, Outcome.PASSED)
-    publish(site, dropping, "candidate", allow_breaking=True)
+def test_readers_of_stable_do_not_lose_a_column_by_a_plan_that_was_published_to_others(lake):
+    lake.write({D3: 5}, more="note")
+    lake.write({D1: 2}, table=B.name)
+    release_live(lake.workspace, who="sensor")
+    dropping = lake.shadow_plan({A.name: list(DAYS)})
+    lake.write(dict(zip(DAYS, [2, 3, 4, 5], strict=True)), into=dropping)
+    verdict_on(lake, dropping, Outcome.PASSED)
+    publish(lake, dropping, "candidate", allow_breaking=True)
     with pytest.raises(Guarded, match=f"Readers of stable would miss something.*{A.name}: it has no column note"):
-        publish(site, dropping)
-    other = site.shadow_plan({B.name: [D1]})
-    site.write({D1: 7}, into=other, table=B.name)
-    verdict_on(site, other, Outcome.PASSED)
+        publish(lake, dropping)
+    other = lake.shadow_plan({B.name: [D1]})
+    lake.write({D1: 7}, into=other, table=B.name)
+    verdict_on(lake, other, Outcome.PASSED)
     with pytest.raises(Guarded, match=f"{A.name}: it has no column note. Nothing was published"):
-        Publication(other, site.workspace, "ada", together_with=(dropping.id,)).publish(
-            "stable", lambda: NOW, verified(other, site.workspace)
+        Publication(other, lake.workspace, "ada", together_with=(dropping.id,)).publish(
+            "stable", lambda: NOW, verified(other, lake.workspace)
         )
-    assert site.values(B.name)[D1] == 2
-    publish(site, dropping, allow_breaking=True)
+    assert lake.values(B.name)[D1] == 2
+    publish(lake, dropping, allow_breaking=True)
 
 
-def test_a_column_that_only_the_shadow_has_breaks_nobody(site):
-    plan = rebuilt(site, more="note")
-    verdict_on(site, plan, Outcome.PASSED)
-    publish(site, plan)
-    assert site.values()[D1] == 7
+def test_a_column_that_only_the_shadow_has_breaks_nobody(lake):
+    plan = rebuilt(lake, more="note")
+    verdict_on(lake, plan, Outcome.PASSED)
+    publish(lake, plan)
+    assert lake.values()[D1] == 7
 
 
-def test_while_a_step_of_live_is_running_nothing_is_published(site):
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.PASSED)
-    running = mark_running(str(site.root), RunningStep(A.name, [D3], "a night"))
+def test_while_a_step_of_live_is_running_nothing_is_published(lake):
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.PASSED)
+    running = mark_running(str(lake.root), RunningStep(A.name, [D3], "a night"))
     with running, pytest.raises(Guarded, match=r"run a night is computing them\. Nothing was published"):
-        publish(site, plan)
-    publish(site, plan)
+        publish(lake, plan)
+    publish(lake, plan)
 
 
-def test_days_of_live_that_failed_keep_the_plan_from_being_published_with_them_unless_the_plan_mends_them(site):
-    plan = rebuilt(site)
-    verdict_on(site, plan, Outcome.PASSED)
-    site.write({D0: 6})
-    site.fail(D3)
+def test_days_of_live_that_failed_keep_the_plan_from_being_published_with_them_unless_the_plan_mends_them(lake):
+    plan = rebuilt(lake)
+    verdict_on(lake, plan, Outcome.PASSED)
+    lake.write({D0: 6})
+    lake.fail(D3)
     with pytest.raises(Guarded, match=f"{A.name} {D3}: no rows. Nothing was published"):
-        publish(site, plan)
-    release_live(site.workspace, who="sensor")
-    site.write({D3: 4, D2: 9})
-    site.fail(D1)
-    publish(site, plan)
-    assert site.values() == {D0: 6, D1: 7, D2: 9, D3: 4}
+        publish(lake, plan)
+    release_live(lake.workspace, who="sensor")
+    lake.write({D3: 4, D2: 9})
+    lake.fail(D1)
+    publish(lake, plan)
+    assert lake.values() == {D0: 6, D1: 7, D2: 9, D3: 4}
 
 
-def test_a_plan_into_live_or_that_was_discarded_has_nothing_to_publish(site):
-    in_live = site.plan({A.name: [D1]})
+def test_a_plan_into_live_or_that_was_discarded_has_nothing_to_publish(lake):
+    in_live = lake.plan({A.name: [D1]})
     with pytest.raises(UsageError, match="was built in live, and is released from there by itself"):
-        publish(site, in_live)
-    plan = rebuilt(site)
-    discard(plan, site.workspace, who="ada", now=lambda: NOW)
+        publish(lake, in_live)
+    plan = rebuilt(lake)
+    discard(plan, lake.workspace, who="ada", now=lambda: NOW)
     with pytest.raises(UsageError, match=r"was discarded\. Nothing was published"):
-        publish(site, plan)
-    assert not (site.root / "_shadow" / plan.id).exists()
+        publish(lake, plan)
+    assert not (lake.root / "_shadow" / plan.id).exists()
 
 
-def test_an_open_plan_is_neither_published_nor_discarded(site):
-    plan = rebuilt(site)
-    site.plans.note(plan.id, "started", NOW)
+def test_an_open_plan_is_neither_published_nor_discarded(lake):
+    plan = rebuilt(lake)
+    lake.plans.note(plan.id, "started", NOW)
     with pytest.raises(Guarded, match=f"Plan {plan.id} is open. Nothing was published"):
-        publish(site, plan)
+        publish(lake, plan)
     with pytest.raises(Guarded, match=f"Plan {plan.id} is open. Nothing was discarded"):
-        discard(plan, site.workspace, who="ada", now=lambda: NOW)
+        discard(plan, lake.workspace, who="ada", now=lambda: NOW)

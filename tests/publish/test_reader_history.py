@@ -12,9 +12,7 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import release_live
-from tests.publish.killed import Killed, killed_at
-from tests.publish.site import DAYS, NOW, A, B, Site
-from tests.publish.two_tables import approved
+from tests.worlds.small_lake import DAYS, NOW, A, B, Killed, SmallLake, approved, killed_at
 
 READERS, OBSERVATIONS = 3, 1000
 
@@ -36,34 +34,34 @@ def observed(root: str, number: int | None = None) -> Observation:
     )
 
 
-def act(site: Site, dice: random.Random, published: list[Plan]) -> None:
+def act(lake: SmallLake, dice: random.Random, published: list[Plan]) -> None:
     """One night, publication or rollback; publications are killed somewhere, and finished. Both tables get the same values."""
     values = {day: dice.randint(1, 9) for day in dice.sample(DAYS, 2)}
     kind = dice.choice(["night", "publish", "publish", "roll back"])
     if kind == "roll back" and published:
-        site.roll_back(published.pop())
-        release_live(site.workspace, who="sensor")
+        lake.roll_back(published.pop())
+        release_live(lake.workspace, who="sensor")
     elif kind == "publish":
-        plan = site.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(dice.random()))
+        plan = lake.shadow_plan({A.name: list(values), B.name: list(values)}, reason=str(dice.random()))
         for table in (A.name, B.name):
-            site.write(values, table=table, into=plan)
-        publication = Publication(plan, site.workspace, "ada")
+            lake.write(values, table=table, into=plan)
+        publication = Publication(plan, lake.workspace, "ada")
         with suppress(Killed), killed_at(dice.randrange(20)):
             publication.publish("stable", lambda: NOW, approved)
-        release_live(site.workspace, who="sensor")
-        Publication(plan, site.workspace, "ada").publish("stable", lambda: NOW, approved)
+        release_live(lake.workspace, who="sensor")
+        Publication(plan, lake.workspace, "ada").publish("stable", lambda: NOW, approved)
         published.append(plan)
     else:
         for table in (A.name, B.name):
-            site.write(values, table=table)
-        release_live(site.workspace, who="sensor")
+            lake.write(values, table=table)
+        release_live(lake.workspace, who="sensor")
 
 
 def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_backwards(tmp_path, seed):
-    site, dice, root = Site(tmp_path / "lake"), random.Random(seed), str(tmp_path / "lake")
+    lake, dice, root = SmallLake(tmp_path / "lake"), random.Random(seed), str(tmp_path / "lake")
     for table in (A.name, B.name):
-        site.write(dict.fromkeys(DAYS, 1), table=table)
-    release_live(site.workspace, who="sensor")
+        lake.write(dict.fromkeys(DAYS, 1), table=table)
+    release_live(lake.workspace, who="sensor")
     enough, writing_is_over = Event(), Event()
 
     def read() -> list[Observation]:
@@ -79,7 +77,7 @@ def test_every_reading_is_of_exactly_one_release_and_no_reader_goes_backwards(tm
         published: list[Plan] = []
         try:
             while not enough.is_set():
-                act(site, dice, published)
+                act(lake, dice, published)
         finally:
             writing_is_over.set()
     seen_by_each = [each.result() for each in history]

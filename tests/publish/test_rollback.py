@@ -14,32 +14,31 @@ from backfill_assets.publish.decision import Kind
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.put_back import Record, restore
 from backfill_assets.publish.rollback import rollback_of
-from tests.publish.live_plans import four_days, rebuilt
-from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake, four_days, rebuilt_in_live
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     return four_days(tmp_path)
 
 
-def test_the_days_of_a_plan_get_the_files_they_had_and_others_keep_theirs(site):
-    before = site.files()
-    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
-    site.write({FOURTH: 9})  # a night
-    kept = site.files()[FOURTH]
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE, (A.name, THIRD): Kind.RESTORE}
-    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 9}
-    assert site.files() == {FIRST: before[FIRST], SECOND: before[SECOND], THIRD: before[THIRD], FOURTH: kept}
+def test_the_days_of_a_plan_get_the_files_they_had_and_others_keep_theirs(lake):
+    before = lake.files()
+    plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
+    lake.write({FOURTH: 9})  # a night
+    kept = lake.files()[FOURTH]
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE, (A.name, THIRD): Kind.RESTORE}
+    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 9}
+    assert lake.files() == {FIRST: before[FIRST], SECOND: before[SECOND], THIRD: before[THIRD], FOURTH: kept}
 
 
-def test_a_restored_day_is_recorded_as_what_it_is_and_why(site):
-    plan = rebuilt(site, {SECOND: 7})
-    site.roll_back(plan)
+def test_a_restored_day_is_recorded_as_what_it_is_and_why(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    lake.roll_back(plan)
     build = latest(
-        site.workspace.lake.ledger,
+        lake.workspace.lake.ledger,
         {A.name: None},
         [
             "table",
@@ -59,136 +58,136 @@ def test_a_restored_day_is_recorded_as_what_it_is_and_why(site):
     ).accepted[A.name, SECOND]
     assert (build.outcome, build.code_version, build.fingerprint, build.rows) == ("restored", "0", "2", 2)
     assert (build.plan, build.who, build.reason) == ("", "ada", f"rollback of plan {plan.id}: a wrong rule")
-    assert build.delta_version == site.workspace.lake.version(A.name) == 2
-    accepted = latest(site.workspace.lake.ledger, {A.name: None}).accepted
-    assert rewritten_partitions(str(site.root), accepted, {A.name: None}) == {}
+    assert build.delta_version == lake.workspace.lake.version(A.name) == 2
+    accepted = latest(lake.workspace.lake.ledger, {A.name: None}).accepted
+    assert rewritten_partitions(str(lake.root), accepted, {A.name: None}) == {}
 
 
-def test_a_second_rollback_finds_nothing_to_do_and_commits_nothing(site):
-    plan = rebuilt(site, {SECOND: 7})
-    site.roll_back(plan)
-    version = site.workspace.lake.version(A.name)
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED}
-    assert site.workspace.lake.version(A.name) == version
+def test_a_second_rollback_finds_nothing_to_do_and_commits_nothing(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    lake.roll_back(plan)
+    version = lake.workspace.lake.version(A.name)
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED}
+    assert lake.workspace.lake.version(A.name) == version
 
 
-def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_forced(site):
-    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
-    site.write({SECOND: 5})
-    decided = site.decisions(plan)
+def test_a_day_that_others_built_since_stays_and_says_by_whom_unless_it_is_forced(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
+    lake.write({SECOND: 5})
+    decided = lake.decisions(plan)
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
     assert decided[A.name, SECOND].why.startswith("built since by run run3 on 20")
-    assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
-    assert site.plans.state(plan.id) == "rolled_back"
-    assert site.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
-    assert site.values()[SECOND] == 2
+    assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
+    assert lake.plans.state(plan.id) == "rolled_back"
+    assert lake.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
+    assert lake.values()[SECOND] == 2
 
 
-def test_a_day_that_others_found_unchanged_since_is_the_plans_and_is_put_back(site):
-    plan = rebuilt(site, {SECOND: 7})
-    site.write({SECOND: 7}, code="2")
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
-    assert site.values()[SECOND] == 2
+def test_a_day_that_others_found_unchanged_since_is_the_plans_and_is_put_back(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    lake.write({SECOND: 7}, code="2")
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORE}
+    assert lake.values()[SECOND] == 2
 
 
-def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(site):
-    plan = rebuilt(site, {SECOND: 7})
-    DeltaTable(str(site.root / A.name)).update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
-    decided = site.decisions(plan)
+def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    DeltaTable(str(lake.root / A.name)).update(updates={"n": "9"}, predicate=f"day = '{SECOND}'")
+    decided = lake.decisions(plan)
     assert decided[A.name, SECOND].kind == Kind.CONFLICT
     assert "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
 
 
-def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict_and_is_not_taken_for_put_back(site):
-    plan = rebuilt(site, {SECOND: 7})
-    site.roll_back(plan)
-    ledger = site.workspace.lake.ledger
+def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict_and_is_not_taken_for_put_back(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    lake.roll_back(plan)
+    ledger = lake.workspace.lake.ledger
     restored = latest(ledger, {A.name: None}, SCHEMA.names).accepted[A.name, SECOND]
     found = {"outcome": "refused", "message": f"{ROWS_DIFFER}: 2 are, 3 were", "at": ledger.next_time(A.name)}
     ledger.append([replace(restored, **found)])
-    assert site.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
-    assert site.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
+    assert lake.roll_back(plan)[A.name, SECOND] == Kind.CONFLICT
+    assert lake.roll_back(plan, force=True)[A.name, SECOND] == Kind.RESTORE
     assert list(latest(ledger, {A.name: None}).differing()) == [(A.name, SECOND)]  # the files of before are those it looked at
 
 
 def test_a_day_that_the_plan_built_first_or_left_unchanged_has_nothing_to_put_back(tmp_path):
-    site = Site(tmp_path)
-    site.write({FIRST: 1})
-    plan = rebuilt(site, {FIRST: 1, SECOND: 2})
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.FIRST_BUILT}
-    assert site.values() == {FIRST: 1, SECOND: 2}
-    assert (site.plans.state(plan.id), site.plans.events(plan.id, "rolled_back")) == ("done", [])
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1})
+    plan = rebuilt_in_live(lake, {FIRST: 1, SECOND: 2})
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.FIRST_BUILT}
+    assert lake.values() == {FIRST: 1, SECOND: 2}
+    assert (lake.plans.state(plan.id), lake.plans.events(plan.id, "rolled_back")) == ("done", [])
 
 
-def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(site):
-    plan = rebuilt(site, {SECOND: 7})
-    site.write({SECOND: 5})
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.CONFLICT}
-    assert (site.plans.state(plan.id), site.plans.events(plan.id, "rolled_back")) == ("done", [])
+def test_a_rollback_that_puts_nothing_back_leaves_the_plan_what_it_was(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    lake.write({SECOND: 5})
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.CONFLICT}
+    assert (lake.plans.state(plan.id), lake.plans.events(plan.id, "rolled_back")) == ("done", [])
 
 
-def test_days_are_put_back_from_the_versions_in_which_each_was_built(site):
-    site.write({SECOND: 5})
-    site.write({THIRD: 6})
-    plan = rebuilt(site, dict.fromkeys(DAYS, 9))
-    site.roll_back(plan)
-    assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 6, FOURTH: 4}
+def test_days_are_put_back_from_the_versions_in_which_each_was_built(lake):
+    lake.write({SECOND: 5})
+    lake.write({THIRD: 6})
+    plan = rebuilt_in_live(lake, dict.fromkeys(DAYS, 9))
+    lake.roll_back(plan)
+    assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 6, FOURTH: 4}
 
 
-def test_every_table_of_a_plan_is_rolled_back_inputs_first(site):
-    site.write(dict.fromkeys(DAYS, 1), table=B.name)
-    plan = site.plan({A.name: [SECOND], B.name: [SECOND, THIRD]})
-    site.write({SECOND: 7}, plan=plan.id)
-    site.write({SECOND: 7, THIRD: 7}, plan=plan.id, table=B.name)
-    assert list(site.roll_back(plan)) == [(A.name, SECOND), (B.name, SECOND), (B.name, THIRD)]
-    assert (site.values()[SECOND], site.values(B.name)) == (2, dict.fromkeys(DAYS, 1))
+def test_every_table_of_a_plan_is_rolled_back_inputs_first(lake):
+    lake.write(dict.fromkeys(DAYS, 1), table=B.name)
+    plan = lake.plan({A.name: [SECOND], B.name: [SECOND, THIRD]})
+    lake.write({SECOND: 7}, plan=plan.id)
+    lake.write({SECOND: 7, THIRD: 7}, plan=plan.id, table=B.name)
+    assert list(lake.roll_back(plan)) == [(A.name, SECOND), (B.name, SECOND), (B.name, THIRD)]
+    assert (lake.values()[SECOND], lake.values(B.name)) == (2, dict.fromkeys(DAYS, 1))
 
 
-def test_a_plan_that_was_never_started_or_is_open_or_shares_days_with_an_open_one_is_refused(site):
-    plan = rebuilt(site, {SECOND: 7})
-    other = site.plan({A.name: [SECOND, THIRD]})
-    site.plans.note(other.id, "started", NOW, who="bo")
+def test_a_plan_that_was_never_started_or_is_open_or_shares_days_with_an_open_one_is_refused(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7})
+    other = lake.plan({A.name: [SECOND, THIRD]})
+    lake.plans.note(other.id, "started", NOW, who="bo")
     with pytest.raises(Guarded, match=f"Plan {other.id} is open. Nothing was restored"):
-        site.roll_back(other)
+        lake.roll_back(other)
     with pytest.raises(Guarded, match=f"{A.name} {SECOND} is in plan {other.id} too, which is open"):
-        site.roll_back(plan)
-    fresh = site.plan({A.name: [FOURTH]}, reason="never started")
-    for event in (site.root / "_plans" / fresh.id).iterdir():
+        lake.roll_back(plan)
+    fresh = lake.plan({A.name: [FOURTH]}, reason="never started")
+    for event in (lake.root / "_plans" / fresh.id).iterdir():
         event.unlink()
     with pytest.raises(UsageError, match=f"Plan {fresh.id} was never started"):
-        site.roll_back(fresh)
-    assert site.values()[SECOND] == 7
+        lake.roll_back(fresh)
+    assert lake.values()[SECOND] == 7
 
 
-def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(site):
-    plan, shadow = rebuilt(site, {SECOND: 7}), site.shadow_plan({A.name: [THIRD]})
-    site.write({THIRD: 8}, into=shadow)
-    settings = site.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
-    workspace = replace(site.workspace, settings=settings)
+def test_days_that_are_protected_by_now_are_neither_put_back_nor_published(lake):
+    plan, shadow = rebuilt_in_live(lake, {SECOND: 7}), lake.shadow_plan({A.name: [THIRD]})
+    lake.write({THIRD: 8}, into=shadow)
+    settings = lake.workspace.settings.model_copy(update={"protected_days": f"{SECOND}..{THIRD}"})
+    workspace = replace(lake.workspace, settings=settings)
     with pytest.raises(Guarded, match=f"{SECOND} is protected .*Nothing was restored"):
         rollback_of(plan, workspace, force=True)
     with pytest.raises(Guarded, match=f"{THIRD} is protected .*Nothing was published"):
         Publication(shadow, workspace, "ada").publish("stable", lambda: NOW, lambda state: None)
     with pytest.raises(Guarded, match=f"{SECOND} is protected"):  # although the calendar does not have it any more
         rollback_of(plan, replace(workspace, calendar=Calendar(THIRD, FOURTH)))
-    assert site.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
+    assert lake.values() == {FIRST: 1, SECOND: 7, THIRD: 3, FOURTH: 4}
 
 
-def test_a_day_that_is_built_between_the_look_and_the_commit_stays(site):
-    plan = rebuilt(site, {SECOND: 7, THIRD: 8})
-    assert {each.kind for each in rollback_of(plan, site.workspace).values()} == {Kind.RESTORE}
-    site.write({SECOND: 5})
-    restored = restore(A, [SECOND, THIRD], plan, site.workspace, Record("a rollback", "ada", "a test"))
+def test_a_day_that_is_built_between_the_look_and_the_commit_stays(lake):
+    plan = rebuilt_in_live(lake, {SECOND: 7, THIRD: 8})
+    assert {each.kind for each in rollback_of(plan, lake.workspace).values()} == {Kind.RESTORE}
+    lake.write({SECOND: 5})
+    restored = restore(A, [SECOND, THIRD], plan, lake.workspace, Record("a rollback", "ada", "a test"))
     assert [build.day for build in restored] == [THIRD]
-    assert site.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
+    assert lake.values() == {FIRST: 1, SECOND: 5, THIRD: 3, FOURTH: 4}
 
 
-def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(site):
-    site.write(dict.fromkeys(DAYS, 1), table=B.name)
-    plan = site.plan({A.name: [SECOND], B.name: [SECOND]})
-    site.write({SECOND: 7}, plan=plan.id)
-    site.write({SECOND: 7}, plan=plan.id, table=B.name)
-    restore(A, [SECOND], plan, site.workspace, Record("killed", "ada", "a test"))
-    assert (site.values()[SECOND], site.values(B.name)[SECOND]) == (2, 7)
-    assert site.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
-    assert (site.values()[SECOND], site.values(B.name)[SECOND]) == (2, 1)
+def test_a_rollback_that_was_killed_after_one_table_is_gone_on_with(lake):
+    lake.write(dict.fromkeys(DAYS, 1), table=B.name)
+    plan = lake.plan({A.name: [SECOND], B.name: [SECOND]})
+    lake.write({SECOND: 7}, plan=plan.id)
+    lake.write({SECOND: 7}, plan=plan.id, table=B.name)
+    restore(A, [SECOND], plan, lake.workspace, Record("killed", "ada", "a test"))
+    assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 7)
+    assert lake.roll_back(plan) == {(A.name, SECOND): Kind.RESTORED, (B.name, SECOND): Kind.RESTORE}
+    assert (lake.values()[SECOND], lake.values(B.name)[SECOND]) == (2, 1)

@@ -6,44 +6,43 @@ from hypothesis import strategies as st
 
 from backfill_assets.plan.plan import Plan
 from backfill_assets.publish.decision import Kind
-from tests.publish.live_plans import four_days, rebuilt
-from tests.publish.site import DAYS, A, Site
+from tests.worlds.small_lake import DAYS, A, SmallLake, four_days, rebuilt_in_live
 
 FIRST, SECOND, THIRD, FOURTH = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     return four_days(tmp_path)
 
 
 @pytest.mark.parametrize("first_goes_first", [False, True])
-def test_plans_that_are_taken_back_in_any_order_come_to_what_none_of_them_has_made(site, first_goes_first):
-    first = rebuilt(site, {SECOND: 7, THIRD: 7})
-    second = rebuilt(site, {SECOND: 8, FOURTH: 8})
+def test_plans_that_are_taken_back_in_any_order_come_to_what_none_of_them_has_made(lake, first_goes_first):
+    first = rebuilt_in_live(lake, {SECOND: 7, THIRD: 7})
+    second = rebuilt_in_live(lake, {SECOND: 8, FOURTH: 8})
     for plan in (first, second) if first_goes_first else (second, first):
-        site.roll_back(plan)
-    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
-    assert {site.roll_back(plan)[A.name, SECOND] for plan in (first, second)} == {Kind.RESTORED}
+        lake.roll_back(plan)
+    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
+    assert {lake.roll_back(plan)[A.name, SECOND] for plan in (first, second)} == {Kind.RESTORED}
 
 
-def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(site):
-    first, second = rebuilt(site, {SECOND: 7, THIRD: 7}), rebuilt(site, {SECOND: 8})
-    site.roll_back(second)  # the rows are the first one's again
-    third = rebuilt(site, {SECOND: 9})
-    assert site.roll_back(first) == {(A.name, SECOND): Kind.CONFLICT, (A.name, THIRD): Kind.RESTORE}
-    site.roll_back(third)
-    assert site.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
+def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(lake):
+    first, second = rebuilt_in_live(lake, {SECOND: 7, THIRD: 7}), rebuilt_in_live(lake, {SECOND: 8})
+    lake.roll_back(second)  # the rows are the first one's again
+    third = rebuilt_in_live(lake, {SECOND: 9})
+    assert lake.roll_back(first) == {(A.name, SECOND): Kind.CONFLICT, (A.name, THIRD): Kind.RESTORE}
+    lake.roll_back(third)
+    assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
 
 
 def test_where_only_plans_that_were_rolled_back_have_built_a_day_the_rows_of_the_last_one_are_put_back(tmp_path):
-    site = Site(tmp_path)
-    site.write({FIRST: 1})
-    first = rebuilt(site, {FIRST: 7, SECOND: 7})
-    site.roll_back(first)
-    second = rebuilt(site, {SECOND: 8})
-    assert site.roll_back(second) == {(A.name, SECOND): Kind.RESTORE}
-    assert site.values() == {FIRST: 1, SECOND: 7}
+    lake = SmallLake(tmp_path)
+    lake.write({FIRST: 1})
+    first = rebuilt_in_live(lake, {FIRST: 7, SECOND: 7})
+    lake.roll_back(first)
+    second = rebuilt_in_live(lake, {SECOND: 8})
+    assert lake.roll_back(second) == {(A.name, SECOND): Kind.RESTORE}
+    assert lake.values() == {FIRST: 1, SECOND: 7}
 
 
 @settings(max_examples=40, deadline=None)
@@ -51,14 +50,14 @@ def test_where_only_plans_that_were_rolled_back_have_built_a_day_the_rows_of_the
 def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_list_of_what_each_day_held(tmp_path_factory, data):
     """The model: of each day, whose each value was, in order; a rollback puts back what no plan wrote that was rolled back, if
     its plan's value is the last."""
-    site, model, undone = Site(tmp_path_factory.mktemp("lake")), {at: [("night", 1)] for at in DAYS}, set[str]()
+    lake, model, undone = SmallLake(tmp_path_factory.mktemp("lake")), {at: [("night", 1)] for at in DAYS}, set[str]()
     plans: list[Plan] = []
-    site.write(dict.fromkeys(DAYS, 1))
+    lake.write(dict.fromkeys(DAYS, 1))
     for _ in range(data.draw(st.integers(1, 6))):
         act = data.draw(st.sampled_from(["plan", "night", "rollback"]))
         if act == "rollback" and plans:
             plan = data.draw(st.sampled_from(plans))
-            files, decided = site.files(), site.roll_back(plan)
+            files, decided = lake.files(), lake.roll_back(plan)
             for at in DAYS:
                 wrote = [n for n, (who, _) in enumerate(model[at]) if who == plan.id]
                 first = wrote[0] if wrote else 0
@@ -68,15 +67,15 @@ def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_list_of_what_each
                     model[at].append(before[-1])
                 else:
                     assert decided.get((A.name, at)) != Kind.RESTORE
-                    assert site.files()[at] == files[at]
-            undone |= {plan.id} if site.plans.is_rolled_back(plan.id) else set()
+                    assert lake.files()[at] == files[at]
+            undone |= {plan.id} if lake.plans.is_rolled_back(plan.id) else set()
             continue
         values = data.draw(st.dictionaries(st.sampled_from(DAYS), st.integers(1, 3), min_size=1))
-        plan = site.plan({A.name: list(values)}, reason=f"plan {len(plans)}") if act == "plan" else None
+        plan = lake.plan({A.name: list(values)}, reason=f"plan {len(plans)}") if act == "plan" else None
         plans += [plan] if plan else []
-        site.write(values, plan=plan.id if plan else "")
+        lake.write(values, plan=plan.id if plan else "")
         for at, value in values.items():
             if model[at][-1][1] != value:
                 model[at].append((plan.id if plan else "night", value))
-        assert site.values() == {at: of[-1][1] for at, of in model.items()}
-    assert site.values() == {at: of[-1][1] for at, of in model.items()}
+        assert lake.values() == {at: of[-1][1] for at, of in model.items()}
+    assert lake.values() == {at: of[-1][1] for at, of in model.items()}

@@ -19,8 +19,8 @@ from backfill_assets.publish.release_live import (
     Released,
     release_live,
 )
-from tests.deliveries import day
-from tests.publish.built_lake import A, B, BuiltLake, decide, released_lake
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import A, B, BuiltLake, decide, released_lake
 
 
 @pytest.fixture

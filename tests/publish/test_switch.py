@@ -12,99 +12,99 @@ from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.publish import Publication
 from backfill_assets.publish.release_live import NothingNew, Released, release_live
 from backfill_assets.publish.switch import Switch
-from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 D0, D1, D2, D3 = DAYS
 OF_A, OF_B = {D0: 1, D1: 2, D2: 3, D3: 4}, {D0: 5, D1: 6, D2: 7, D3: 8}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    site = Site(tmp_path / "lake")
-    site.write(OF_A)
-    site.write(OF_B, table=B.name)
-    release_live(site.workspace, who="sensor")
-    return site
+def lake(tmp_path: Path) -> SmallLake:
+    lake = SmallLake(tmp_path / "lake")
+    lake.write(OF_A)
+    lake.write(OF_B, table=B.name)
+    release_live(lake.workspace, who="sensor")
+    return lake
 
 
-def switch(site: Site, name: str = A.name, to: str = B.name, channel: str = "stable", **options) -> Release | None:
-    return Switch(name, to, channel).carry_out(site.workspace, "ada", **options)
+def switch(lake: SmallLake, name: str = A.name, to: str = B.name, channel: str = "stable", **options) -> Release | None:
+    return Switch(name, to, channel).carry_out(lake.workspace, "ada", **options)
 
 
-def get(site: Site, channel: str = "stable", name: str = A.name) -> dict[date, int]:
+def get(lake: SmallLake, channel: str = "stable", name: str = A.name) -> dict[date, int]:
     """What readers of a channel get who read the table `name`: the value of each day."""
-    return values(site, Releases(str(site.root)).of_channel(channel), name)
+    return values(lake, Releases(str(lake.root)).of_channel(channel), name)
 
 
-def values(site: Site, release: Release, name: str = A.name) -> dict[date, int]:
-    rows = ReleasedTable(str(site.root), release, name).dataset().to_table().to_pydict()
+def values(lake: SmallLake, release: Release, name: str = A.name) -> dict[date, int]:
+    rows = ReleasedTable(str(lake.root), release, name).dataset().to_table().to_pydict()
     return dict(sorted(zip(rows["day"], rows["n"], strict=True)))
 
 
-def every(site: Site) -> list[Release]:
-    return Releases(str(site.root)).all()
+def every(lake: SmallLake) -> list[Release]:
+    return Releases(str(lake.root)).all()
 
 
-def test_readers_of_the_name_get_the_other_table_in_one_release_and_no_table_is_written(site):
-    before = {name: site.files(name) for name in (A.name, B.name)}
-    switched = switch(site, reason="new logic")
+def test_readers_of_the_name_get_the_other_table_in_one_release_and_no_table_is_written(lake):
+    before = {name: lake.files(name) for name in (A.name, B.name)}
+    switched = switch(lake, reason="new logic")
     assert switched
-    assert (get(site), get(site, name=B.name)) == (OF_B, OF_B)
-    assert {name: site.files(name) for name in (A.name, B.name)} == before
-    assert (switched.number, switched.kind, switched.reason, switched.changed(every(site)[0])) == (
+    assert (get(lake), get(lake, name=B.name)) == (OF_B, OF_B)
+    assert {name: lake.files(name) for name in (A.name, B.name)} == before
+    assert (switched.number, switched.kind, switched.reason, switched.changed(every(lake)[0])) == (
         2,
         "switch",
         "new logic",
         [A.name],
     )
-    assert values(site, every(site)[0]) == OF_A  # the release before is as it was
-    assert isinstance(release_live(site.workspace, who="sensor"), NothingNew)
+    assert values(lake, every(lake)[0]) == OF_A  # the release before is as it was
+    assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
 
 
-def test_switching_back_is_the_same_command_and_doing_it_twice_changes_nothing(site):
-    switch(site)
-    assert switch(site) is None
-    switch(site, to=A.name)
-    assert (get(site), switch(site, to=A.name), len(every(site))) == (OF_A, None, 3)
+def test_switching_back_is_the_same_command_and_doing_it_twice_changes_nothing(lake):
+    switch(lake)
+    assert switch(lake) is None
+    switch(lake, to=A.name)
+    assert (get(lake), switch(lake, to=A.name), len(every(lake))) == (OF_A, None, 3)
 
 
-def test_both_tables_are_built_on_and_each_channel_gets_its_own_of_every_night_in_one_commit(site):
-    switch(site, channel="candidate")
-    assert (get(site), get(site, "candidate")) == (OF_A, OF_B)
-    site.write({D3: 9})
-    site.write({D3: 10}, table=B.name)
-    night = release_live(site.workspace, who="sensor")
+def test_both_tables_are_built_on_and_each_channel_gets_its_own_of_every_night_in_one_commit(lake):
+    switch(lake, channel="candidate")
+    assert (get(lake), get(lake, "candidate")) == (OF_A, OF_B)
+    lake.write({D3: 9})
+    lake.write({D3: 10}, table=B.name)
+    night = release_live(lake.workspace, who="sensor")
     assert isinstance(night, Released)
-    assert (get(site), get(site, "candidate")) == (OF_A | {D3: 9}, OF_B | {D3: 10})
-    assert night.release.channels == {"stable": 3, "candidate": 4} == every(site)[-1].channels
-    assert isinstance(release_live(site.workspace, who="sensor"), NothingNew)
+    assert (get(lake), get(lake, "candidate")) == (OF_A | {D3: 9}, OF_B | {D3: 10})
+    assert night.release.channels == {"stable": 3, "candidate": 4} == every(lake)[-1].channels
+    assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
 
 
-def test_a_plan_published_to_one_channel_and_then_the_other_leaves_each_with_its_own_table(site):
-    switch(site, channel="candidate")
-    plan = site.shadow_plan({A.name: [D1], B.name: [D1]})
+def test_a_plan_published_to_one_channel_and_then_the_other_leaves_each_with_its_own_table(lake):
+    switch(lake, channel="candidate")
+    plan = lake.shadow_plan({A.name: [D1], B.name: [D1]})
     for name in (A.name, B.name):
-        site.write({D1: 7}, table=name, into=plan)
+        lake.write({D1: 7}, table=name, into=plan)
     for channel, stable in (("candidate", OF_A), ("stable", OF_A | {D1: 7})):
-        published = Publication(plan, site.workspace, "ada").publish(channel, lambda: NOW, lambda state: None)
-        assert (get(site), get(site, "candidate")) == (stable, OF_B | {D1: 7})
+        published = Publication(plan, lake.workspace, "ada").publish(channel, lambda: NOW, lambda state: None)
+        assert (get(lake), get(lake, "candidate")) == (stable, OF_B | {D1: 7})
         assert published.release.channels[channel] == published.release.number
     assert published.staying == ()
 
 
-def test_a_channel_that_goes_first_has_the_switches_of_stable(site):
-    switch(site)
-    plan = site.shadow_plan({B.name: [D1]})
-    site.write({D1: 7}, table=B.name, into=plan)
-    Publication(plan, site.workspace, "ada").publish("candidate", lambda: NOW, lambda state: None)
-    assert (get(site), get(site, "candidate")) == (OF_B, OF_B | {D1: 7})
+def test_a_channel_that_goes_first_has_the_switches_of_stable(lake):
+    switch(lake)
+    plan = lake.shadow_plan({B.name: [D1]})
+    lake.write({D1: 7}, table=B.name, into=plan)
+    Publication(plan, lake.workspace, "ada").publish("candidate", lambda: NOW, lambda state: None)
+    assert (get(lake), get(lake, "candidate")) == (OF_B, OF_B | {D1: 7})
 
 
-def test_a_switched_name_is_not_followed_further(site):
+def test_a_switched_name_is_not_followed_further(lake):
     """Names are switched to tables, not to what readers of these names get: no order of switches matters."""
-    switch(site)
-    switch(site, name=B.name, to=A.name)
-    assert (get(site), get(site, name=B.name)) == (OF_B, OF_A)
+    switch(lake)
+    switch(lake, name=B.name, to=A.name)
+    assert (get(lake), get(lake, name=B.name)) == (OF_B, OF_A)
 
 
 @pytest.mark.parametrize(
@@ -120,68 +120,68 @@ def test_a_switched_name_is_not_followed_further(site):
         (A.name, B.name, "stabel", r"There is no channel stabel\. Nothing was changed\. The channels are stable, candidate\."),
     ],
 )
-def test_names_that_nobody_knows_are_refused(site, name, to, channel, message):
+def test_names_that_nobody_knows_are_refused(lake, name, to, channel, message):
     with pytest.raises(UsageError, match=message):
-        switch(site, name, to, channel)
-    assert len(every(site)) == 1
+        switch(lake, name, to, channel)
+    assert len(every(lake)) == 1
 
 
 def test_a_lake_that_was_never_released_has_nothing_to_switch(tmp_path):
     with pytest.raises(UsageError, match="There is no release in"):
-        switch(Site(tmp_path / "lake"))
+        switch(SmallLake(tmp_path / "lake"))
 
 
 def test_days_that_readers_would_lose_are_named_with_the_command_that_builds_them(tmp_path):
-    site = Site(tmp_path / "lake")
-    site.write(OF_A)
-    site.write({D0: 5}, table=B.name)
-    release_live(site.workspace, who="sensor")
+    lake = SmallLake(tmp_path / "lake")
+    lake.write(OF_A)
+    lake.write({D0: 5}, table=B.name)
+    release_live(lake.workspace, who="sensor")
     with pytest.raises(Guarded) as refused:
-        switch(site)
+        switch(lake)
     assert f"3 day(s) are missing ({D1}..{D3}). Nothing was switched." in str(refused.value)
     assert f"`backfill plan --target {B.name} --partitions {D1}..{D3}`" in str(refused.value)
     assert "--channel stable --allow-breaking`" in str(refused.value)
-    assert len(every(site)) == 1
-    switch(site, allow_breaking=True)
-    assert get(site) == {D0: 5}
+    assert len(every(lake)) == 1
+    switch(lake, allow_breaking=True)
+    assert get(lake) == {D0: 5}
 
 
 def test_the_command_for_days_with_a_gap_is_one_argument(tmp_path):
-    site = Site(tmp_path / "lake")
-    site.write(OF_A)
-    site.write({D1: 5}, table=B.name)
-    release_live(site.workspace, who="sensor")
+    lake = SmallLake(tmp_path / "lake")
+    lake.write(OF_A)
+    lake.write({D1: 5}, table=B.name)
+    release_live(lake.workspace, who="sensor")
     with pytest.raises(Guarded, match=f"--partitions {D0},{D2}..{D3}`"):
-        switch(site)
+        switch(lake)
 
 
 def test_columns_that_readers_would_lose_are_named_and_new_ones_are_not(tmp_path):
-    site = Site(tmp_path / "lake")
-    site.write(OF_A, more="note")
-    site.write(OF_B, table=B.name)
-    release_live(site.workspace, who="sensor")
+    lake = SmallLake(tmp_path / "lake")
+    lake.write(OF_A, more="note")
+    lake.write(OF_B, table=B.name)
+    release_live(lake.workspace, who="sensor")
     with pytest.raises(Guarded, match=r"miss something in raw/b: it has no column note\. Nothing was switched"):
-        switch(site)
-    switch(site, name=B.name, to=A.name)
-    assert get(site, name=B.name) == OF_A
+        switch(lake)
+    switch(lake, name=B.name, to=A.name)
+    assert get(lake, name=B.name) == OF_A
 
 
-def test_a_channel_that_was_left_behind_is_not_switched(site):
-    plan = site.shadow_plan({A.name: [D1]})
-    site.write({D1: 7}, into=plan)
-    Publication(plan, site.workspace, "ada").publish("candidate", lambda: NOW, lambda state: None)
+def test_a_channel_that_was_left_behind_is_not_switched(lake):
+    plan = lake.shadow_plan({A.name: [D1]})
+    lake.write({D1: 7}, into=plan)
+    Publication(plan, lake.workspace, "ada").publish("candidate", lambda: NOW, lambda state: None)
     with pytest.raises(Guarded, match=r"of stable get release 1, and release 2 has other tables\. Nothing was switched"):
-        switch(site)
-    switch(site, channel="candidate")
-    assert (get(site), get(site, "candidate")) == (OF_A, OF_B)
+        switch(lake)
+    switch(lake, channel="candidate")
+    assert (get(lake), get(lake, "candidate")) == (OF_A, OF_B)
 
 
-def test_what_is_released_meanwhile_is_a_conflict_and_the_switch_is_not_made(site):
-    releases = Releases(str(site.root))
+def test_what_is_released_meanwhile_is_a_conflict_and_the_switch_is_not_made(lake):
+    releases = Releases(str(lake.root))
     decided_on = releases.newest()
     assert decided_on
-    site.write({D3: 9})
-    release_live(site.workspace, who="sensor")
+    lake.write({D3: 9})
+    release_live(lake.workspace, who="sensor")
     with pytest.raises(Conflict, match="release 2 is there by now"):
         releases.switch(decided_on, "stable", {A.name: B.name}, who="ada", reason="")
-    assert get(site) == OF_A | {D3: 9}
+    assert get(lake) == OF_A | {D3: 9}

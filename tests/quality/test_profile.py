@@ -27,7 +27,7 @@ from backfill_assets.quality.profile import (
     schema_mismatches,
     shortened,
 )
-from tests.quality.rows_of_any_kind import ROWS, Row, day, frame, value
+from tests.worlds.rows import ROWS, Row, frame, hashed_day, value
 
 # Some queries an example, of many days each. A failing example is shown as it was found: making it smaller takes hundreds.
 few = settings(max_examples=5, phases=[Phase.reuse, Phase.generate])
@@ -41,7 +41,7 @@ PAIRS = st.lists(SOME, min_size=3, max_size=3).flatmap(
 def measured(rows, about=None, measures=None, samples=None) -> dict[int, DayProfile]:
     """Profiles by the number of the day."""
     found = profiles(rows, day="day", about=about, measures=measures or {}, samples=samples or {})
-    return {(at - day(0)).days: profile for at, profile in found.items()}
+    return {(at - hashed_day(0)).days: profile for at, profile in found.items()}
 
 
 def fingerprints(rows) -> dict[int, str]:
@@ -55,7 +55,9 @@ def content(rows: list[Row]) -> frozenset:
 def test_rows_have_one_hash_if_and_only_if_they_are_equal(spark):
     rows = frame(spark, [[row] for row in ROWS])
     same_day = StructType([field for field in rows.schema.fields if field.name != "day"])
-    hashes = {(row.day - day(0)).days: row.hash for row in rows.select("day", row_hash(same_day).alias("hash")).collect()}
+    hashes = {
+        (row.day - hashed_day(0)).days: row.hash for row in rows.select("day", row_hash(same_day).alias("hash")).collect()
+    }
     by_value: dict[Hashable, set[int]] = {}
     for n, row in enumerate(ROWS):
         by_value.setdefault(value(row), set()).add(hashes[n])
@@ -106,7 +108,7 @@ def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(sp
     frame(spark, shuffled).repartition(5).write.mode("overwrite").parquet(folder)
     files = spark.read.parquet(folder)
     assert fingerprints(files) == expected
-    cut = f"DATE'{day(seed % 30)}'"
+    cut = f"DATE'{hashed_day(seed % 30)}'"
     assert fingerprints(files.where(f"day < {cut}")) | fingerprints(files.where(f"day >= {cut}")) == expected
 
 
@@ -129,7 +131,7 @@ def test_rows_nulls_and_measures_are_counted_by_the_day(spark, days):
     found = measured(frame(spark, days), measures={"ones": "if(n = 1, 1, 0)", "nothing": "CAST(NULL AS INT)"})
     names = ("about", "s", "t", "n", "m", "a", "o", "deep", "wide")
     for n, rows in enumerate(days):
-        profile = found.get(n, DayProfile(day(n), nulls=dict.fromkeys(names, 0), measures={"ones": 0, "nothing": 0}))
+        profile = found.get(n, DayProfile(hashed_day(n), nulls=dict.fromkeys(names, 0), measures={"ones": 0, "nothing": 0}))
         assert profile.rows == len(rows)
         assert profile.nulls == {name: sum(row[at] is None for row in rows) for at, name in enumerate(names)}
         assert profile.measures == {"ones": sum(row[3] == 1 for row in rows), "nothing": 0}
@@ -137,7 +139,7 @@ def test_rows_nulls_and_measures_are_counted_by_the_day(spark, days):
 
 def test_a_day_without_rows_has_no_profile_and_the_fingerprint_of_nothing(spark):
     assert sorted(fingerprints(frame(spark, [[ROWS[0]], [], [ROWS[0]]]))) == [0, 2]
-    assert DayProfile(day(1)).fingerprint == EMPTY_DAY
+    assert DayProfile(hashed_day(1)).fingerprint == EMPTY_DAY
 
 
 def test_samples_are_the_first_of_the_distinct_values_in_order_and_only_of_days_that_have_any(spark):
@@ -154,31 +156,37 @@ KEYS = st.tuples(st.sampled_from([None, "", "a"]), st.sampled_from([None, 0, 1])
 @few
 @given(days=st.lists(st.lists(KEYS, max_size=6), min_size=60, max_size=60))
 def test_keys_that_stand_more_than_once_in_a_day_are_counted_and_a_null_is_a_value(spark, days):
-    rows = spark.createDataFrame([(day(n), *key, str(at)) for n, keys in enumerate(days) for at, key in enumerate(keys)], KEYED)
-    repeated = {day(n): sum(count > 1 for count in Counter(keys).values()) for n, keys in enumerate(days)}
+    rows = spark.createDataFrame(
+        [(hashed_day(n), *key, str(at)) for n, keys in enumerate(days) for at, key in enumerate(keys)], KEYED
+    )
+    repeated = {hashed_day(n): sum(count > 1 for count in Counter(keys).values()) for n, keys in enumerate(days)}
     assert repeated_keys(rows, day="day", key=["k", "i"]) == {at: count for at, count in repeated.items() if count}
 
 
 def test_a_key_may_have_any_name_that_a_column_may_have(spark):
-    rows = spark.createDataFrame([(day(0), "a", 1), (day(0), "a", 2), (day(0), "b", 3)], "count DATE, rows STRING, day INT")
-    assert repeated_keys(rows, day="count", key=["rows"]) == {day(0): 1}
-    shown = offending_rows(rows, day="count", on=day(0), key=["count", "rows"], condition=None)
+    rows = spark.createDataFrame(
+        [(hashed_day(0), "a", 1), (hashed_day(0), "a", 2), (hashed_day(0), "b", 3)], "count DATE, rows STRING, day INT"
+    )
+    assert repeated_keys(rows, day="count", key=["rows"]) == {hashed_day(0): 1}
+    shown = offending_rows(rows, day="count", on=hashed_day(0), key=["count", "rows"], condition=None)
     assert sorted(json.loads(row)["day"] for row in shown) == [1, 2]
 
 
 @pytest.fixture(scope="module")
 def keyed(spark):
     first = [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("c", 6), ("d", 7), ("d", 8)]
-    return spark.createDataFrame([(day(at), k, i, "ü") for at, rows in enumerate((first, first[:1])) for k, i in rows], KEYED)
+    return spark.createDataFrame(
+        [(hashed_day(at), k, i, "ü") for at, rows in enumerate((first, first[:1])) for k, i in rows], KEYED
+    )
 
 
 def at_fault(keyed, condition: str | None) -> list[dict]:
-    return [json.loads(row) for row in offending_rows(keyed, day="day", on=day(0), key=["k"], condition=condition)]
+    return [json.loads(row) for row in offending_rows(keyed, day="day", on=hashed_day(0), key=["k"], condition=condition)]
 
 
 def test_rows_of_the_day_that_satisfy_a_condition_are_shown(keyed):
     rows = sorted(at_fault(keyed, "i > 6"), key=lambda row: row["i"])
-    assert rows == [{"day": str(day(0)), "k": "d", "i": i, "v": "ü"} for i in (7, 8)]
+    assert rows == [{"day": str(hashed_day(0)), "k": "d", "i": i, "v": "ü"} for i in (7, 8)]
 
 
 def test_rows_whose_key_repeats_are_shown_by_key(keyed):
@@ -186,7 +194,9 @@ def test_rows_whose_key_repeats_are_shown_by_key(keyed):
 
 
 def test_rows_whose_key_repeats_are_shown_where_it_is_null(spark):
-    rows = spark.createDataFrame([(day(0), None, 1, "x"), (day(0), None, 2, "y"), (day(0), "a", 1, "z")], KEYED)
+    rows = spark.createDataFrame(
+        [(hashed_day(0), None, 1, "x"), (hashed_day(0), None, 2, "y"), (hashed_day(0), "a", 1, "z")], KEYED
+    )
     assert sorted(row["i"] for row in at_fault(rows, None)) == [1, 2]
 
 
@@ -199,7 +209,7 @@ def test_no_more_than_five_rows_are_shown(keyed, condition, shown):
 
 def test_a_wide_row_is_shown_by_its_key_and_its_first_columns(keyed):
     wide = keyed.select("*", *[expr(f"'x' AS c{n}") for n in range(500)]).withColumnRenamed("c499", "last")
-    (row,) = [json.loads(each) for each in offending_rows(wide, day="day", on=day(1), key=["last"], condition="k = 'a'")]
+    (row,) = [json.loads(each) for each in offending_rows(wide, day="day", on=hashed_day(1), key=["last"], condition="k = 'a'")]
     assert list(row) == ["day", "last", "k", "i", "v", *[f"c{n}" for n in range(COLUMNS_SHOWN - 5)], "..."]
     assert row["..."] == f"{504 - COLUMNS_SHOWN} more columns"
 

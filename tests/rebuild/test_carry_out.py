@@ -13,8 +13,8 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.store import Plans
 from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.server import Server
-from tests.plan.graphs import CALENDAR, SHAPES
+from tests.worlds.tables import CALENDAR, SHAPES
+from tests.worlds.webservers import Server
 
 # How long a command waits for the other one to get as far; under a lock of the lake, that never happens.
 MEET_S = 0.5

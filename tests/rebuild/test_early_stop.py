@@ -9,9 +9,9 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.text import ending_lines
 from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.server import Server, ended
-from tests.deliveries import day, days
-from tests.plan.graphs import CALENDAR, SHAPES
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import CALENDAR, SHAPES
+from tests.worlds.webservers import Server, ended
 
 
 def test_a_plan_launches_nothing_more_for_a_table_that_is_as_it_was_and_says_how_many_days_it_left(tmp_path):

@@ -18,9 +18,8 @@ from backfill_assets.plan.request import PlanOptions, RebuildRequest
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.rebuild.ended import after_nothing, after_plan, after_publication
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day
-from tests.plan.graphs import CALENDAR, A, B
-from tests.plan.workspaces import workspace_of
+from tests.worlds.deliveries import day
+from tests.worlds.tables import CALENDAR, A, B, workspace_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = day(2)

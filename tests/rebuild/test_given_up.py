@@ -7,8 +7,8 @@ from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import window
-from tests.dagster_client.server import Server, ended
-from tests.plan.graphs import CALENDAR, A, B
+from tests.worlds.tables import CALENDAR, A, B
+from tests.worlds.webservers import Server, ended
 
 NEVER_WAITS = replace(B, reads={**B.reads, "raw/a": window(A, first=0, last=0, wait_for=-1)})
 

@@ -11,8 +11,8 @@ from backfill_assets.plan.progress import Ending, Progress
 from backfill_assets.plan.remaining import WorkState
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.server import Server, ended
-from tests.plan.graphs import CALENDAR, SHAPES, every, graphs, reads
+from tests.worlds.tables import CALENDAR, SHAPES, every, graphs, reads
+from tests.worlds.webservers import Server, ended
 
 OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
 

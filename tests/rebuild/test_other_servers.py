@@ -4,9 +4,8 @@ from backfill_assets.cli.doctor_servers import webserver
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.rebuild.other_servers import WAY_OUT
-from tests.dagster_client.server import Server, ended
-from tests.plan.graphs import A
-from tests.rebuild.test_run import chain
+from tests.worlds.tables import A
+from tests.worlds.webservers import Server, chain, ended
 
 
 def refused(server: Server) -> str:

@@ -16,16 +16,11 @@ from backfill_assets.rebuild.carry_out import carry_out
 from backfill_assets.rebuild.launch import SETTLED_AFTER
 from backfill_assets.rebuild.run import GIVE_UP_AFTER
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.launches import Launch
-from tests.dagster_client.server import Server, ended
-from tests.deliveries import day, days
-from tests.plan.graphs import CALENDAR, SHAPES, A, B
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import CALENDAR, A, B
+from tests.worlds.webservers import Launch, Server, chain, ended
 
 OPTIONS = PlanOptions(days_per_run=3, canary=0, max_parallel=2)
-
-
-def chain(tmp_path, **server) -> Server:
-    return Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, **server)
 
 
 def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_started(tmp_path):

@@ -11,9 +11,9 @@ from backfill_assets.plan.request import PlanOptions
 from backfill_assets.plan.text import ending_lines, not_built_lines
 from backfill_assets.tables.graph import Graph
 from backfill_assets.tables.windows import Window
-from tests.dagster_client.server import Server, ended
-from tests.deliveries import day, days
-from tests.plan.graphs import CALENDAR, SHAPES, A, B
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import CALENDAR, SHAPES, A, B
+from tests.worlds.webservers import Server, ended
 
 
 class CancelledLate(Server):

@@ -7,9 +7,9 @@ from backfill_assets.plan.estimate import expected_end
 from backfill_assets.plan.progress import Ending
 from backfill_assets.plan.request import PlanOptions
 from backfill_assets.tables.graph import Graph
-from tests.dagster_client.server import Server
-from tests.deliveries import day
-from tests.plan.graphs import CALENDAR, SHAPES, A
+from tests.worlds.deliveries import day
+from tests.worlds.tables import CALENDAR, SHAPES, A
+from tests.worlds.webservers import Server
 
 OPTIONS = PlanOptions(days_per_run=2, canary=0)
 

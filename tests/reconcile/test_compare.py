@@ -14,8 +14,8 @@ from backfill_assets.lake.table_state import ForeignCommits, TableState
 from backfill_assets.reconcile.compare import Comparison, Records, compare
 from backfill_assets.reconcile.dagster_record import Materialized
 from backfill_assets.reconcile.disagreement import Kind
-from tests.deliveries import day, days
-from tests.lake.builds import build as of_day
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import build as of_day
 
 NAME = "staging/o"
 

@@ -10,8 +10,8 @@ import pytest
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.errors import AnswerLost, ServiceUnavailable, UsageError
 from backfill_assets.reconcile.dagster_record import Materialized, event_of, read_materialized, report, running_runs
-from tests.deliveries import day
-from tests.lake.builds import FULL, build
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import FULL, build
 
 
 def saying(data: Any) -> Dagster:

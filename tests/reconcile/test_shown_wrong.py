@@ -12,9 +12,9 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.reconcile.dagster_record import STALE_AT_ONCE, read_stale
 from backfill_assets.reconcile.shown_wrong import perhaps_stale, report_shown_wrong
 from backfill_assets.tables.graph import Graph
-from tests.deliveries import day, days
-from tests.lake.builds import build
-from tests.plan.graphs import CALENDAR, table
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import build
+from tests.worlds.tables import CALENDAR, table
 
 # By name, what reads comes first.
 SOURCE = table("staging/z")

@@ -22,10 +22,9 @@ from backfill_assets.reproduce.recorded_build import recorded_build
 from backfill_assets.reproduce.reproduce import reproduce
 from backfill_assets.reproduce.reproduction import Reproduction, Result, read_reproduction
 from backfill_assets.tables.declaration import Table
-from tests.deliveries import change, day, days
-from tests.step.variants import change_in_place, only_some
-from tests.suite import connect
-from tests.world import DAILY, HISTORY, OUTAGES, RAW, World
+from tests.worlds.deliveries import change, day, days
+from tests.worlds.outages import DAILY, HISTORY, OUTAGES, RAW, World, change_in_place, only_some
+from tests.worlds.suite import connect
 
 AT = day(2)
 
@@ -202,8 +201,8 @@ from dataclasses import replace
 from backfill_assets.lake.session import start
 from backfill_assets.settings import read_settings
 from tests.reproduce.test_reproduce import counted, reproduced
-from tests.deliveries import day
-from tests.world import World
+from tests.worlds.deliveries import day
+from tests.worlds.outages import World
 session = start(read_settings(spark_remote=sys.argv[1]))
 class Dies:
     def __call__(self, lines):

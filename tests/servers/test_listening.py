@@ -10,7 +10,7 @@ import pytest
 
 from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.listening import Listener, listeners
-from tests.journeys.station import eventually
+from tests.worlds.station import eventually
 
 # Listens, in a child of its own, at two addresses of IPv4, one of IPv6 and the Unix sockets named; nobody waits for the sleep.
 LISTENING = """

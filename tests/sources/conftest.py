@@ -7,14 +7,12 @@ import pytest
 
 from backfill_assets.sources.asking import Patience
 from backfill_assets.sources.postgres import PostgresTable
-from tests.deliveries import day
-from tests.moto_server import CREDENTIALS, Bucket, moto_server
-from tests.postgres import PostgresServer
-from tests.sources import weather_service
-from tests.sources.broker import Broker, broker
-from tests.sources.postgres_tables import source
-from tests.sources.standing import Clock
-from tests.sources.topics import NAMES, Topic
+from tests.worlds import weather as weather_service
+from tests.worlds.deliveries import day
+from tests.worlds.kafka import NAMES, Broker, Topic, broker
+from tests.worlds.object_store import CREDENTIALS, Bucket, moto_server
+from tests.worlds.postgres import PostgresServer, postgres_table
+from tests.worlds.weather import Clock
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +55,7 @@ def orders(postgres, reader_password) -> PostgresTable:
         "CREATE TABLE orders (ordered_on date, id int, cents bigint, changed_at timestamptz DEFAULT now())",
         f"INSERT INTO orders VALUES ('{day(0)}', 1, 100), ('{day(0)}', 2, 200), ('{day(0)}', 3, NULL), ('{day(1)}', 4, 400)",
     )
-    return source(postgres, "orders", "ordered_on")
+    return postgres_table(postgres, "orders", "ordered_on")
 
 
 @pytest.fixture(scope="session")

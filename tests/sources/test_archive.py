@@ -11,23 +11,23 @@ import pytest
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.formats import Csv
 from backfill_assets.step.archives import sentence
-from tests.sources.archive_site import DAYS, PAST, Site, lines, rows
+from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, lines, rows
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def archives(tmp_path: Path) -> ArchiveLake:
+    return ArchiveLake(tmp_path)
 
 
-def test_an_archive_modified_too_late_is_left_alone_and_named(site):
-    path = site.put("a.jsonl", lines(*rows(DAYS[0])))
-    site.archive = replace(PAST, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
-    (left,) = site.run().values()
+def test_an_archive_modified_too_late_is_left_alone_and_named(archives):
+    path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
+    archives.archive = replace(PAST, modified_before=datetime(2020, 1, 1, tzinfo=UTC))
+    (left,) = archives.run().values()
     assert (left.left_out, left.problem, left.bytes_read) == (True, "", 0)
     assert "`modified_before`" in sentence(left)
-    assert (site.archive.late(site.area), site.archive.unmatched(site.area)) == (["past/a.jsonl"], [])
+    assert (archives.archive.late(archives.area), archives.archive.unmatched(archives.area)) == (["past/a.jsonl"], [])
     os.utime(path, (1, 1))
-    assert site.run()["past/a.jsonl"].rows == 1
+    assert archives.run()["past/a.jsonl"].rows == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from backfill_assets.sources.fields import field
 from backfill_assets.sources.formats import JSON_LINES, Csv, Format
 from backfill_assets.step.archives import sentence
-from tests.sources.archive_site import DAYS, PAST, Site
+from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake
 
 FIELDS = [field("place STRING", "Place", "Town", required=True), field("sick BIGINT", "Sick")]
 LACKING = "has no column Place, also called Town, which place needs"
@@ -16,8 +16,8 @@ WAS = "at,Place,Sick\n2019-08-15,A,1\n2019-08-16,B,2\n"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path, replace(PAST, format=Csv(), fields=FIELDS))
+def archives(tmp_path: Path) -> ArchiveLake:
+    return ArchiveLake(tmp_path, replace(PAST, format=Csv(), fields=FIELDS))
 
 
 @pytest.mark.parametrize(
@@ -25,51 +25,53 @@ def site(tmp_path: Path) -> Site:
     [
         pytest.param("at,Place,Sick\n", "has no rows", [], id="a header alone"),
         pytest.param("", "has no rows", [], id="nothing"),
-        pytest.param("at,Place,Sick\n2019-08-15,A,1\n2019-08-16,B", "is cut off", DAYS[:2], id="cut within a line"),
-        pytest.param('at,Sick,Place\n2019-08-15,1,A\n2019-08-16,2,"Ada, Ida', "is cut off", DAYS[:2], id="cut within quotes"),
+        pytest.param("at,Place,Sick\n2019-08-15,A,1\n2019-08-16,B", "is cut off", ARCHIVED_DAYS[:2], id="cut within a line"),
+        pytest.param(
+            'at,Sick,Place\n2019-08-15,1,A\n2019-08-16,2,"Ada, Ida', "is cut off", ARCHIVED_DAYS[:2], id="cut within quotes"
+        ),
         pytest.param(
             "at,Sick\n2019-08-15,1\n",
             "has no column Place, also called Town, which place needs",
-            DAYS[:1],
+            ARCHIVED_DAYS[:1],
             id="another data set",
         ),
     ],
 )
-def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_name(site, content, problem, then):
-    site.put("a.csv", WAS)
-    site.run()
-    before, version = site.held(), site.version()
-    site.put("a.csv", content)
-    (refused,) = site.run().values()
+def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_name(archives, content, problem, then):
+    archives.put("a.csv", WAS)
+    archives.run()
+    before, version = archives.held(), archives.version()
+    archives.put("a.csv", content)
+    (refused,) = archives.run().values()
     assert (refused.problem, refused.acceptable, refused.record) == (f"past/a.csv {problem}", True, None)
     assert "accept it: `backfill archive --accept past/a.csv --reason 'why'`" in sentence(refused)
-    assert (site.held(), site.version()) == (before, version)
-    (accepted,) = site.run(accept=["past/a.csv"], reason="nothing happened").values()
+    assert (archives.held(), archives.version()) == (before, version)
+    (accepted,) = archives.run(accept=["past/a.csv"], reason="nothing happened").values()
     assert accepted.record.accepted == "nothing happened"
     assert sentence(accepted).endswith("accepted: nothing happened")
-    assert list(site.held()) == list(then)
-    assert site.run() == {}, "what was accepted stays so"
-    assert site.run(full_refresh=True)["past/a.csv"].problem == "", "while it is the same"
-    site.put("a.csv", content.replace("2019-08-15", "2019-08-17"))
+    assert list(archives.held()) == list(then)
+    assert archives.run() == {}, "what was accepted stays so"
+    assert archives.run(full_refresh=True)["past/a.csv"].problem == "", "while it is the same"
+    archives.put("a.csv", content.replace("2019-08-15", "2019-08-17"))
     if content.count("2019-08-15"):
-        assert site.run()["past/a.csv"].acceptable, "another content is another matter"
+        assert archives.run()["past/a.csv"].acceptable, "another content is another matter"
 
 
 @pytest.mark.parametrize("form", [JSON_LINES, Csv()], ids=["JSON lines", "CSV"])
-def test_columns_may_come_late_in_an_archive_and_be_called_otherwise(site, form: Format):
-    site.archive = replace(PAST, format=form, fields=FIELDS)
+def test_columns_may_come_late_in_an_archive_and_be_called_otherwise(archives, form: Format):
+    archives.archive = replace(PAST, format=form, fields=FIELDS)
     if form == JSON_LINES:
-        site.put("a.jsonl", '{"at": "2019-08-15"}\n' * 50 + '{"at": "2019-08-15", "Town": "A"}\n')
+        archives.put("a.jsonl", '{"at": "2019-08-15"}\n' * 50 + '{"at": "2019-08-15", "Town": "A"}\n')
     else:
-        site.put("a.csv", "Town,at\n" + ",2019-08-15\n" * 51)
-    (taken,) = site.run().values()
+        archives.put("a.csv", "Town,at\n" + ",2019-08-15\n" * 51)
+    (taken,) = archives.run().values()
     assert (taken.problem, taken.rows) == ("", 51)
 
 
-def test_json_lines_of_another_data_set_are_refused_unless_their_names_are_too_many_for_columns(site):
-    site.archive = replace(PAST, fields=FIELDS)
-    site.put("a.jsonl", '{"at": "2019-08-15", "name": "A"}\n' * 3)
-    site.put("b.jsonl", "".join(f'{{"at": "2019-08-15", "id{n}": 1}}\n' for n in range(1000)))
-    taken = site.run()
+def test_json_lines_of_another_data_set_are_refused_unless_their_names_are_too_many_for_columns(archives):
+    archives.archive = replace(PAST, fields=FIELDS)
+    archives.put("a.jsonl", '{"at": "2019-08-15", "name": "A"}\n' * 3)
+    archives.put("b.jsonl", "".join(f'{{"at": "2019-08-15", "id{n}": 1}}\n' for n in range(1000)))
+    taken = archives.run()
     assert taken["past/a.jsonl"].problem == f"past/a.jsonl {LACKING}"
     assert taken["past/b.jsonl"].rows == 1000

@@ -10,25 +10,25 @@ import pytest
 
 from backfill_assets.sources.archive import Archive
 from backfill_assets.sources.formats import JSON_LINES, Csv, Parquet
-from tests.deliveries import day
-from tests.sources.archive_site import DAYS, PAST, Site, lines, parquet, rows
+from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, lines, parquet, rows
+from tests.worlds.deliveries import day
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def archives(tmp_path: Path) -> ArchiveLake:
+    return ArchiveLake(tmp_path)
 
 
-def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(site, monkeypatch):
-    site.put("a.jsonl", lines(*rows(*DAYS)) + '{"n": 5}\nno json\n{"at": "soon"}\n[1]\n')
-    site.archive = replace(PAST, first_day=DAYS[1])
-    (taken,) = site.run().values()
+def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(archives, monkeypatch):
+    archives.put("a.jsonl", lines(*rows(*ARCHIVED_DAYS)) + '{"n": 5}\nno json\n{"at": "soon"}\n[1]\n')
+    archives.archive = replace(PAST, first_day=ARCHIVED_DAYS[1])
+    (taken,) = archives.run().values()
     assert (taken.rows, taken.record.before, taken.record.undated, list(taken.record.examples)) == (3, 1, 4, [5, 6, 7])
-    site.archive = PAST
-    assert site.run()["past/a.jsonl"].rows == 4, "an archive that is split otherwise is taken in again"
-    assert site.run() == {}
+    archives.archive = PAST
+    assert archives.run()["past/a.jsonl"].rows == 4, "an archive that is split otherwise is taken in again"
+    assert archives.run() == {}
     monkeypatch.setattr("backfill_assets.sources.archive.FORM", -1)
-    assert site.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
+    assert archives.run()["past/a.jsonl"].rows == 4, "and so it is by code that splits otherwise"
 
 
 @pytest.mark.parametrize(
@@ -56,64 +56,69 @@ def test_rows_before_the_first_day_and_rows_without_a_day_are_counted_and_named(
         ),
     ],
 )
-def test_rows_of_any_format_become_lines_of_json(site, archive, name, content):
-    site.archive = archive
-    site.put(name, content)
-    site.run()
-    values = {at: [json.loads(line) for line in of_day] for at, of_day in site.held().items()}
+def test_rows_of_any_format_become_lines_of_json(archives, archive, name, content):
+    archives.archive = archive
+    archives.put(name, content)
+    archives.run()
+    values = {at: [json.loads(line) for line in of_day] for at, of_day in archives.held().items()}
     assert [int(values[day(n)][0]["n"]) for n in (0, 1)] == [0, 1]
     assert values[day(0)][0]["text"] == 'two\nlines, "quoted"'
     assert values[day(1)][0]["text"] is None, "there, without a value"
 
 
-def test_a_time_with_an_offset_is_of_its_day_in_utc_and_bytes_that_are_no_utf8_are_kept_and_marked(site):
+def test_a_time_with_an_offset_is_of_its_day_in_utc_and_bytes_that_are_no_utf8_are_kept_and_marked(archives):
     text = b'\xef\xbb\xbf{"at": "2019-08-14T23:30:00-05:00"}\r\n\r\n{"at": "2019-08-15", "t": "\xff"}\r{"at": "2019-08-15Z"}'
-    site.put("a.jsonl", text)
-    (taken,) = site.run().values()
+    archives.put("a.jsonl", text)
+    (taken,) = archives.run().values()
     assert (list(taken.days), taken.rows, taken.record.undated) == ([day(0)], 2, 1)
-    assert site.held()[day(0)][1] == '{"at": "2019-08-15", "t": "\ufffd"}'
+    assert archives.held()[day(0)][1] == '{"at": "2019-08-15", "t": "\ufffd"}'
 
 
-def test_times_at_the_ends_of_the_calendar_are_of_no_day_and_stop_nothing(site):
+def test_times_at_the_ends_of_the_calendar_are_of_no_day_and_stop_nothing(archives):
     ends = ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
-    site.put("a.jsonl", lines(*rows(DAYS[0]), *({"at": end} for end in ends)))
-    site.put("b.jsonl", lines(*rows(DAYS[1])))
-    taken = site.run()
+    archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0]), *({"at": end} for end in ends)))
+    archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[1])))
+    taken = archives.run()
     record = taken["past/a.jsonl"].record
     assert (taken["past/a.jsonl"].rows, record and record.undated) == (1, 2)
-    assert sorted(site.held()) == DAYS[:2]
+    assert sorted(archives.held()) == ARCHIVED_DAYS[:2]
 
 
-def test_numbers_that_json_has_not_are_text_wherever_a_row_of_parquet_has_them(site):
+def test_numbers_that_json_has_not_are_text_wherever_a_row_of_parquet_has_them(archives):
     nan = float("nan")
-    site.archive = replace(PAST, format=Parquet())
-    site.put("a.parquet", parquet(pa.table({"at": [str(DAYS[0])], "list": [[1.5, nan]], "of": [{"share": nan}]})))
-    site.run()
-    assert [json.loads(line, parse_constant=int) for of_day in site.held().values() for line in of_day] == [
-        {"at": str(DAYS[0]), "list": [1.5, "nan"], "of": {"share": "nan"}}
+    archives.archive = replace(PAST, format=Parquet())
+    archives.put("a.parquet", parquet(pa.table({"at": [str(ARCHIVED_DAYS[0])], "list": [[1.5, nan]], "of": [{"share": nan}]})))
+    archives.run()
+    assert [json.loads(line, parse_constant=int) for of_day in archives.held().values() for line in of_day] == [
+        {"at": str(ARCHIVED_DAYS[0]), "list": [1.5, "nan"], "of": {"share": "nan"}}
     ]
 
 
-def test_rows_of_an_archive_with_the_day_in_its_name_are_of_that_day_whatever_they_are(site):
+def test_rows_of_an_archive_with_the_day_in_its_name_are_of_that_day_whatever_they_are(archives):
     """Also those that cannot be read: they are rows of the day, as those of a file that lands for it."""
-    site.archive = Archive("past", files=["{year}/{month}-{day}.csv.gz", "%m-%d-%Y.csv"], format=Csv(), first_day=DAYS[1])
-    site.put("2019/08-16.csv.gz", "n,text\n1,a\nshort\n")
-    site.put("08-17-2019.csv", "n,text\n2,b\n")
-    site.put("08-15-2019.csv", "n,text\n3,before the first day\n")
+    archives.archive = Archive(
+        "past", files=["{year}/{month}-{day}.csv.gz", "%m-%d-%Y.csv"], format=Csv(), first_day=ARCHIVED_DAYS[1]
+    )
+    archives.put("2019/08-16.csv.gz", "n,text\n1,a\nshort\n")
+    archives.put("08-17-2019.csv", "n,text\n2,b\n")
+    archives.put("08-15-2019.csv", "n,text\n3,before the first day\n")
     for other in ("2019/08-16.csv", "2019.csv.gz", "02-31-2019.csv"):
-        site.put(other, "n\n1\n")
-    assert {name: result.problem for name, result in site.run().items()} == dict.fromkeys(
+        archives.put(other, "n\n1\n")
+    assert {name: result.problem for name, result in archives.run().items()} == dict.fromkeys(
         ["past/08-15-2019.csv", "past/08-17-2019.csv", "past/2019/08-16.csv.gz"], ""
     )
-    assert site.held() == {DAYS[1]: ["short", '{"n": "1", "text": "a"}'], DAYS[2]: ['{"n": "2", "text": "b"}']}
-    assert site.archive.unmatched(site.area) == ["past/02-31-2019.csv", "past/2019.csv.gz", "past/2019/08-16.csv"]
-    assert site.run() == {}
+    assert archives.held() == {
+        ARCHIVED_DAYS[1]: ["short", '{"n": "1", "text": "a"}'],
+        ARCHIVED_DAYS[2]: ['{"n": "2", "text": "b"}'],
+    }
+    assert archives.archive.unmatched(archives.area) == ["past/02-31-2019.csv", "past/2019.csv.gz", "past/2019/08-16.csv"]
+    assert archives.run() == {}
 
 
 @pytest.mark.parametrize("form", [JSON_LINES, Parquet()], ids=["JSON lines", "Parquet"])
-def test_the_day_in_a_name_serves_any_format(site, form):
-    site.archive = Archive("past", files="%Y-%m-%d*", format=form)
-    site.put("2019-08-15 a.jsonl", '{"n": 1}\n[2]\n')
-    site.put("2019-08-15 a.parquet", parquet(pa.table({"n": [1, 2]})))
-    (taken,) = site.run().values()
-    assert (taken.rows, list(site.held())) == (2, [day(0)])
+def test_the_day_in_a_name_serves_any_format(archives, form):
+    archives.archive = Archive("past", files="%Y-%m-%d*", format=form)
+    archives.put("2019-08-15 a.jsonl", '{"n": 1}\n[2]\n')
+    archives.put("2019-08-15 a.parquet", parquet(pa.table({"n": [1, 2]})))
+    (taken,) = archives.run().values()
+    assert (taken.rows, list(archives.held())) == (2, [day(0)])

@@ -14,9 +14,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import seconds_after
 from backfill_assets.sources.budget import Budget
-from tests.sources.asker import area_of, service
-from tests.sources.kept import DAYS, delivered, expected, rows
-from tests.sources.weather_service import running
+from tests.worlds.weather import DAYS, area_of, delivered, expected, rows, running, service
 
 PLENTY = ((10**6, 60.0),)
 

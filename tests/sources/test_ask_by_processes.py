@@ -9,14 +9,12 @@ from pathlib import Path
 
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Patience
-from tests.sources.asker import area_of, service
-from tests.sources.kept import DAYS, delivered, expected, rows
-from tests.sources.weather_service import WeatherService
+from tests.worlds.weather import DAYS, WeatherService, area_of, delivered, expected, rows, service
 
 
 def asker(lake: Path, weather: WeatherService, limit: tuple[int, float], way: str, days: Sequence[date]) -> subprocess.Popen:
     words = [str(lake), weather.url, *map(str, limit), way, *map(str, days)]
-    return subprocess.Popen([sys.executable, "-m", "tests.sources.asker", *words], stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-m", "tests.worlds.weather", *words], stderr=subprocess.PIPE, text=True)
 
 
 def test_three_processes_together_never_exceed_the_limit_also_when_one_is_killed_in_the_middle(tmp_path, weather):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backfill_assets.sources.contents import Lines, read_contents
 from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.packed import of_gzip
-from tests.sources.files import LINE, put
+from tests.worlds.deliveries import LINE, put
 
 PACKED = gzip.compress(LINE.encode(), mtime=0)
 TRUNCATED = "cannot be read to its end (Compressed file ended before the end-of-stream marker was reached)"

@@ -9,8 +9,7 @@ from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import TwoFlows
-from tests.deliveries import day
-from tests.sources.files import put
+from tests.worlds.deliveries import day, put
 
 LINES = [
     "a,b,c", "a,,c", ",,", "a,b", "a,b,c,d", " a , b , c ", 'a,"6 inch pipe,x', 'a,x,"6 inch', 'a,x,"6 "" inch', 'a,x,"',

@@ -15,8 +15,7 @@ from backfill_assets.errors import SourceError, StillWritten
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.fields import Field
 from backfill_assets.sources.protocol import Delivery
-from tests.deliveries import day
-from tests.sources.files import put
+from tests.worlds.deliveries import day, put
 
 HEADER = "country,cases\n"
 FIELDS = (field("country STRING", required=True), field("cases BIGINT", "cases", "confirmed"))

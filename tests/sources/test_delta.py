@@ -13,7 +13,7 @@ from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.delta import DeltaSource
 from backfill_assets.sources.protocol import Delivery
-from tests.deliveries import day, days
+from tests.worlds.deliveries import day, days
 
 DATES = pa.date32()
 ORDERS = DeltaSource("orders", "ordered_on")

@@ -7,7 +7,7 @@ import pytest
 from backfill_assets import Csv
 from backfill_assets.sources.fields import Header, eras, fault_of, field, header_of, lacking
 from backfill_assets.sources.landing import Landing
-from tests.deliveries import day, days
+from tests.worlds.deliveries import day, days
 
 CASES = (
     field("country STRING", "Country_Region", "Country/Region", required=True),

@@ -12,8 +12,7 @@ from backfill_assets.sources.files import EVERYTHING
 from backfill_assets.sources.landing import DAILY
 from backfill_assets.sources.local_disk import DISK
 from backfill_assets.sources.patterns import Pattern
-from tests.deliveries import day, days
-from tests.sources.files import put
+from tests.worlds.deliveries import day, days, put
 
 BELONGS = {
     "a folder of a year, a month and a day": "year=2019/month=08/day=15/events.jsonl",

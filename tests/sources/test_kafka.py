@@ -10,9 +10,8 @@ from backfill_assets.errors import NotDelivered
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.kafka_topic import GAP
 from backfill_assets.sources.protocol import Delivery
-from tests.deliveries import day, days
-from tests.sources.broker import quiet, served
-from tests.sources.topics import at, changed, counts, fingerprints, rows
+from tests.worlds.deliveries import day, days
+from tests.worlds.kafka import at, changed, counts, fingerprints, quiet, rows, served
 
 
 @pytest.fixture

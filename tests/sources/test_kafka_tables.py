@@ -20,9 +20,8 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day, days
-from tests.sources.broker import PASSWORD, USER
-from tests.sources.topics import at
+from tests.worlds.deliveries import day, days
+from tests.worlds.kafka import PASSWORD, USER, at
 
 CONNECTS = "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1"
 

@@ -8,8 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.protocol import Delivery
-from tests.deliveries import day
-from tests.sources.files import LINE, put
+from tests.worlds.deliveries import LINE, day, put
 
 PIECES = [
     b"{}",

@@ -14,8 +14,7 @@ from backfill_assets.sources.formats import Csv
 from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.local_disk import LocalDisk
 from backfill_assets.sources.manifest import FORM, Manifest, manifest_at
-from tests.deliveries import day
-from tests.sources.files import LINE, put
+from tests.worlds.deliveries import LINE, day, put
 
 
 def in_a_minute() -> float:

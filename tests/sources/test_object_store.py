@@ -19,11 +19,9 @@ from backfill_assets.sources.object_store import NO_CREDENTIALS
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.sources.two_flows import TwoFlows
-from tests.deliveries import day, days
-from tests.moto_server import Bucket
-from tests.sources.files import LINE, put
-from tests.sources.stores import area_at
-from tests.world import RAW, REJECTED
+from tests.worlds.deliveries import LINE, day, days, put
+from tests.worlds.object_store import Bucket, area_at
+from tests.worlds.outages import RAW, REJECTED
 
 EVENTS = Landing("events")
 NAMES = (

@@ -12,8 +12,8 @@ from backfill_assets.servers.child import free_port
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.postgres import PostgresTable
 from backfill_assets.sources.protocol import Delivery
-from tests.deliveries import day, days
-from tests.sources.postgres_tables import AREA, source
+from tests.worlds.deliveries import day, days
+from tests.worlds.postgres import AREA, postgres_table
 
 pytestmark = pytest.mark.usefixtures("reader_password")
 NO_DATABASE = (
@@ -72,12 +72,12 @@ def test_rows_that_are_written_again_as_they_were_are_the_same_delivery_but_not_
     assert fingerprints(after) == fingerprints(before)
     assert differing(before, after) == {day(0)}
     postgres.execute("CREATE VIEW seen AS SELECT * FROM orders")
-    view = source(postgres, "orders", "ordered_on", table="seen")
+    view = postgres_table(postgres, "orders", "ordered_on", table="seen")
     assert fingerprints(looked_at(view, 0, 1)) == fingerprints(before)
 
 
 def test_with_a_column_of_changes_that_column_alone_is_looked_at(orders, postgres):
-    by_change = source(postgres, "orders", "ordered_on", changed_at="changed_at")
+    by_change = postgres_table(postgres, "orders", "ordered_on", changed_at="changed_at")
     before = looked_at(by_change, 0, 1)
     postgres.execute("UPDATE orders SET cents = 7 WHERE id = 4")
     assert differing(before, looked_at(by_change, 0, 1)) == set()
@@ -86,7 +86,7 @@ def test_with_a_column_of_changes_that_column_alone_is_looked_at(orders, postgre
 
 
 def test_columns_that_are_not_read_are_not_looked_at(orders, postgres):
-    some = source(postgres, "orders", "ordered_on", columns=["id"])
+    some = postgres_table(postgres, "orders", "ordered_on", columns=["id"])
     before = looked_at(some, 0, 1)
     postgres.execute("UPDATE orders SET cents = 7", "ALTER TABLE orders ADD note text")
     assert fingerprints(looked_at(some, 0, 1)) == fingerprints(before)
@@ -116,7 +116,7 @@ def test_a_day_of_timestamps_begins_at_midnight_in_the_declared_time_zone(postgr
     )  # fmt: skip
     asked = [first + timedelta(days=n) for n in range((last - first).days + 1) if n != 4]
     counted = Counter(each.astimezone(ZoneInfo(zone)).date() if kind == "timestamptz" else each.date() for each in at)
-    delivered = source(postgres, "seen", "at", time_zone=zone).delivered(AREA, asked)
+    delivered = postgres_table(postgres, "seen", "at", time_zone=zone).delivered(AREA, asked)
     rows = {on: sum(each.files.values()) for on, each in delivered.items() if isinstance(each, Delivery)}
     assert rows == {on: counted[on] for on in asked}
 
@@ -126,7 +126,7 @@ def test_a_hundred_days_are_looked_at_by_one_query(postgres):
         "DROP TABLE IF EXISTS hundred",
         f"CREATE TABLE hundred AS SELECT date '{day(0)}' + n % 100 AS on_day, n FROM generate_series(1, 300) n",
     )
-    table = source(postgres, "hundred", "on_day")
+    table = postgres_table(postgres, "hundred", "on_day")
     assert len(looked_at(table, *range(100))) == 100
     assert len(postgres.statements("FROM public.hundred")) == 1
 
@@ -207,5 +207,5 @@ def test_a_pgpass_file_is_read_where_no_variable_is_named(orders, postgres, tmp_
     passwords.write_text(f"127.0.0.1:{postgres.port}:*:reader:{postgres.password}\n")
     passwords.chmod(0o600)
     monkeypatch.setenv("PGPASSFILE", str(passwords))
-    table = source(postgres, "orders", "ordered_on", password_env="")
+    table = postgres_table(postgres, "orders", "ordered_on", password_env="")
     assert len(looked_at(table, 0, 1)) == 2

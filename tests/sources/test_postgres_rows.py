@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from backfill_assets.errors import NotDelivered
-from tests.deliveries import day, days
-from tests.sources.postgres_tables import AREA, source
+from tests.worlds.deliveries import day, days
+from tests.worlds.postgres import AREA, postgres_table
 
 pytestmark = pytest.mark.usefixtures("reader_password")
 
@@ -38,7 +38,11 @@ def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgr
         "DROP TABLE IF EXISTS kinds", f"CREATE TABLE kinds (on_day date, {', '.join(columns)})",
         f"INSERT INTO kinds VALUES ('{day(0)}', {', '.join(value for value, _ in columns.values())}), ('{day(1)}', {nothing})",
     )  # fmt: skip
-    read = source(postgres, "kinds", "on_day", time_zone="Europe/Berlin").read(AREA, spark, days(0, 1)).orderBy("arrival_day")
+    read = (
+        postgres_table(postgres, "kinds", "on_day", time_zone="Europe/Berlin")
+        .read(AREA, spark, days(0, 1))
+        .orderBy("arrival_day")
+    )
     full, empty = ([bytes(v) if isinstance(v, bytearray) else v for v in row] for row in read.collect())
     assert full == [day(0), day(0), *(value for _, value in columns.values())]
     assert empty == [day(1), day(1)] + [None] * len(columns)
@@ -52,7 +56,7 @@ def test_values_come_as_spark_s_own_or_as_the_text_that_postgresql_writes(postgr
 def test_a_value_that_spark_has_none_for_is_an_error_that_names_its_column(postgres, spark, kind, value):
     postgres.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (on_day date, odd_one {kind})")
     postgres.execute(f"INSERT INTO odd VALUES ('{day(0)}', {value}), ('{day(1)}', NULL)")
-    table = source(postgres, "odd", "on_day")
+    table = postgres_table(postgres, "odd", "on_day")
     assert table.read(AREA, spark, days(1)).count() == 1
     with pytest.raises(Exception, match="odd_one holds what Spark has no value for; leave it out, or read a view"):
         table.read(AREA, spark, days(0, 1)).collect()

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 
 from backfill_assets import Csv, JsonLines, Landing, Parquet, field
 from backfill_assets.sources.area import LandingArea
-from tests.deliveries import day
-from tests.sources.files import put
+from tests.worlds.deliveries import day, put
 
 CELLS = ["", "a", "1", "-7", "1.5", "x,y", 'say "x"', " b ", "é", "NULL", "null", "\\", "#x", "9999999999"]
 FIELDS = [

@@ -16,8 +16,7 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.contents import FileContents
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.sources.readable import readable
-from tests.deliveries import day
-from tests.sources.files import put
+from tests.worlds.deliveries import day, put
 
 AT = datetime(2019, 8, 15, 1, 2, 3, 456789, tzinfo=UTC)
 UNKNOWN = {

@@ -16,10 +16,9 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.formats import Parquet
 from backfill_assets.sources.take_in import take_in
 from backfill_assets.workspace import Workspace
-from tests.deliveries import day, days
-from tests.moto_server import Bucket
-from tests.sources.stores import area_at
-from tests.world import REJECTED, World
+from tests.worlds.deliveries import day, days
+from tests.worlds.object_store import Bucket, area_at
+from tests.worlds.outages import REJECTED, World
 
 
 @pytest.fixture

@@ -13,149 +13,153 @@ import pytest
 from backfill_assets.lake.archived import archived
 from backfill_assets.sources.formats import JSON_LINES, Csv, Format, Parquet
 from backfill_assets.step.archives import sentence
-from tests.sources.archive_site import DAYS, PAST, Site, expected, lines, parquet, rows
+from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def archives(tmp_path: Path) -> ArchiveLake:
+    return ArchiveLake(tmp_path)
 
 
-def test_an_archive_is_read_once_for_all_its_days_and_not_again(site):
-    path = site.put("2019.jsonl.gz", lines(*rows(*DAYS)))
-    (first,) = site.run().values()
-    assert (first.bytes_read, first.rows, list(first.days)) == (path.stat().st_size, 4, DAYS)
-    assert site.held() == expected(*rows(*DAYS))
-    assert (site.run(), site.version()) == ({}, 0)
+def test_an_archive_is_read_once_for_all_its_days_and_not_again(archives):
+    path = archives.put("2019.jsonl.gz", lines(*rows(*ARCHIVED_DAYS)))
+    (first,) = archives.run().values()
+    assert (first.bytes_read, first.rows, list(first.days)) == (path.stat().st_size, 4, ARCHIVED_DAYS)
+    assert archives.held() == expected(*rows(*ARCHIVED_DAYS))
+    assert (archives.run(), archives.version()) == ({}, 0)
 
 
-def test_an_archive_that_changed_replaces_its_days_in_one_commit_and_another_one_stays(site):
-    site.put("a.jsonl", lines(*rows(DAYS[0], DAYS[1])))
-    site.put("b.jsonl", lines(*rows(DAYS[1], b=1)))
-    site.run()
-    files = archived(str(site.root / "lake/_archived/past")).days()
-    site.put("a.jsonl", lines(*rows(DAYS[0], DAYS[2])))
-    before = site.version()
-    assert set(site.run()) == {"past/a.jsonl"}
-    assert site.version() == before + 1
-    assert site.held() == expected(*rows(DAYS[0], DAYS[2]), *rows(DAYS[1], b=1))
-    now = archived(str(site.root / "lake/_archived/past")).days()
-    content = [file.path.rpartition("-")[2] for state in (files, now) for file in state[DAYS[0]]["past/a.jsonl"]]
+def test_an_archive_that_changed_replaces_its_days_in_one_commit_and_another_one_stays(archives):
+    archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
+    archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[1], b=1)))
+    archives.run()
+    files = archived(str(archives.root / "lake/_archived/past")).days()
+    archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2])))
+    before = archives.version()
+    assert set(archives.run()) == {"past/a.jsonl"}
+    assert archives.version() == before + 1
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[2]), *rows(ARCHIVED_DAYS[1], b=1))
+    now = archived(str(archives.root / "lake/_archived/past")).days()
+    content = [file.path.rpartition("-")[2] for state in (files, now) for file in state[ARCHIVED_DAYS[0]]["past/a.jsonl"]]
     assert content[0] == content[1], "a day that is the same in both has the same hash"
 
 
-def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(site):
-    path = site.put("a.jsonl", lines(*rows(DAYS[0])))
-    site.run()
-    files = archived(str(site.root / "lake/_archived/past")).days()
+def test_the_same_content_is_read_again_after_a_touch_and_commits_no_row(archives):
+    path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
+    archives.run()
+    files = archived(str(archives.root / "lake/_archived/past")).days()
     os.utime(path, (1, 1))
-    (again,) = site.run().values()
+    (again,) = archives.run().values()
     assert (again.bytes_read, again.rows) == (path.stat().st_size, 1)
-    assert archived(str(site.root / "lake/_archived/past")).days() == files
-    assert site.run() == {}
+    assert archived(str(archives.root / "lake/_archived/past")).days() == files
+    assert archives.run() == {}
 
 
-def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(site):
-    a, b = (site.put(name, lines(*rows(at))) for name, at in (("a.jsonl", DAYS[0]), ("b.jsonl", DAYS[1])))
-    site.run()
+def test_a_full_refresh_reads_all_again_and_drops_what_is_gone(archives):
+    a, b = (archives.put(name, lines(*rows(at))) for name, at in (("a.jsonl", ARCHIVED_DAYS[0]), ("b.jsonl", ARCHIVED_DAYS[1])))
+    archives.run()
     a.unlink()
-    assert site.run() == {}
-    assert set(site.held()) == {DAYS[0], DAYS[1]}, "an archive that was moved away since stays in"
-    taken = site.run(full_refresh=True)
+    assert archives.run() == {}
+    assert set(archives.held()) == {ARCHIVED_DAYS[0], ARCHIVED_DAYS[1]}, "an archive that was moved away since stays in"
+    taken = archives.run(full_refresh=True)
     assert taken["past/b.jsonl"].bytes_read == b.stat().st_size
     assert sentence(taken["past/a.jsonl"]).startswith("past/a.jsonl is gone: 1 row of 1 day (2019-08-15) are dropped.")
-    assert site.held() == expected(*rows(DAYS[1]))
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
-def test_two_archives_of_one_content_are_in_once_and_part_when_one_changes(site):
+def test_two_archives_of_one_content_are_in_once_and_part_when_one_changes(archives):
     for name in ("a.jsonl", "b.jsonl"):
-        site.put(name, lines(*rows(DAYS[0])))
-    taken = site.run()
+        archives.put(name, lines(*rows(ARCHIVED_DAYS[0])))
+    taken = archives.run()
     assert taken["past/b.jsonl"].record.same_as == "past/a.jsonl"
-    assert site.held() == expected(*rows(DAYS[0]))
-    site.put("a.jsonl", lines(*rows(DAYS[1])))
-    site.run()
-    assert site.held() == expected(*rows(DAYS[0]), *rows(DAYS[1]))
-    assert site.run() == {}
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
+    archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[1])))
+    archives.run()
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]), *rows(ARCHIVED_DAYS[1]))
+    assert archives.run() == {}
 
 
-def test_an_archive_and_its_packed_copy_are_in_once(site):
+def test_an_archive_and_its_packed_copy_are_in_once(archives):
     for name in ("a.jsonl", "a.jsonl.gz"):
-        site.put(name, lines(*rows(DAYS[0])))
-    site.run()
-    assert site.held() == expected(*rows(DAYS[0]))
-    (site.area.root / "past" / "a.jsonl").unlink()
-    site.run(full_refresh=True)
-    assert site.held() == expected(*rows(DAYS[0]))
+        archives.put(name, lines(*rows(ARCHIVED_DAYS[0])))
+    archives.run()
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
+    (archives.area.root / "past" / "a.jsonl").unlink()
+    archives.run(full_refresh=True)
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
 
 
-def test_taking_in_one_of_two_of_one_content_that_has_changed_drops_no_row_of_the_other(site):
+def test_taking_in_one_of_two_of_one_content_that_has_changed_drops_no_row_of_the_other(archives):
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
-        site.put(name, lines(*rows(DAYS[0])))
-    site.run()
-    site.put("a.jsonl", lines(*rows(DAYS[1])))
-    site.run(only=["a.jsonl"])
-    assert site.held() == expected(*rows(DAYS[0]), *rows(DAYS[1]))
-    assert set(site.run(only=["c.jsonl"])) == {"past/c.jsonl"}, "its rows have the name of one that has others now"
-    assert site.held() == expected(*rows(DAYS[0]), *rows(DAYS[1]))
-    assert site.run() == {}
+        archives.put(name, lines(*rows(ARCHIVED_DAYS[0])))
+    archives.run()
+    archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[1])))
+    archives.run(only=["a.jsonl"])
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]), *rows(ARCHIVED_DAYS[1]))
+    assert set(archives.run(only=["c.jsonl"])) == {"past/c.jsonl"}, "its rows have the name of one that has others now"
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]), *rows(ARCHIVED_DAYS[1]))
+    assert archives.run() == {}
     for name in ("b.jsonl", "c.jsonl"):
-        (site.area.root / "past" / name).unlink()
-    site.run(full_refresh=True)
-    assert site.held() == expected(*rows(DAYS[1]))
+        (archives.area.root / "past" / name).unlink()
+    archives.run(full_refresh=True)
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
-def test_in_any_order_of_copies_changes_and_runs_the_rows_are_those_of_the_archives_that_lie_there(site, seed):
+def test_in_any_order_of_copies_changes_and_runs_the_rows_are_those_of_the_archives_that_lie_there(archives, seed):
     """Each content once; of an archive that is gone, or was not taken in again, those that it had when it was."""
     chance, names, seen = random.Random(seed), ["a.jsonl", "b.jsonl", "c.jsonl"], dict[str, int]()
     for _ in range(60):
         name, content = chance.choice(names), chance.randrange(3)
         if chance.random() < 0.6:
-            site.put(name, lines(*rows(DAYS[content], DAYS[3], content=content)))
+            archives.put(name, lines(*rows(ARCHIVED_DAYS[content], ARCHIVED_DAYS[3], content=content)))
         asked = chance.sample(names, chance.randrange(1, 4))
         full = chance.random() < 0.2
-        site.run(only=[] if len(asked) == 3 else asked, full_refresh=full)
-        lie = {each.name: json.loads(each.read_text().splitlines()[0])["content"] for each in site.area.root.rglob("*.jsonl")}
+        archives.run(only=[] if len(asked) == 3 else asked, full_refresh=full)
+        lie = {
+            each.name: json.loads(each.read_text().splitlines()[0])["content"] for each in archives.area.root.rglob("*.jsonl")
+        }
         seen |= {each: lie[each] for each in asked if each in lie}
         contents = {*seen.values()}
-        assert site.held() == expected(*(row for c in contents for row in rows(DAYS[c], DAYS[3], content=c))), (asked, full)
-    site.run()
-    assert site.run() == {}
+        assert archives.held() == expected(
+            *(row for c in contents for row in rows(ARCHIVED_DAYS[c], ARCHIVED_DAYS[3], content=c))
+        ), (asked, full)
+    archives.run()
+    assert archives.run() == {}
 
 
-def test_many_small_archives_are_committed_together_and_a_large_one_by_itself(site):
-    many = {f"{n:03}.jsonl": rows(DAYS[n % 4], n=n) for n in range(40)}
+def test_many_small_archives_are_committed_together_and_a_large_one_by_itself(archives):
+    many = {f"{n:03}.jsonl": rows(ARCHIVED_DAYS[n % 4], n=n) for n in range(40)}
     for name, of_one in many.items():
-        site.put(name, lines(*of_one))
-    assert len(site.run()) == 40
-    assert site.version() == 0
-    assert site.held() == expected(*(row for of_one in many.values() for row in of_one))
-    site.archive = replace(PAST, slice_bytes=1, first_day=DAYS[0])
-    assert len(site.run()) == 40
-    assert site.version() > 40
-    assert site.held() == expected(*(row for of_one in many.values() for row in of_one))
+        archives.put(name, lines(*of_one))
+    assert len(archives.run()) == 40
+    assert archives.version() == 0
+    assert archives.held() == expected(*(row for of_one in many.values() for row in of_one))
+    archives.archive = replace(PAST, slice_bytes=1, first_day=ARCHIVED_DAYS[0])
+    assert len(archives.run()) == 40
+    assert archives.version() > 40
+    assert archives.held() == expected(*(row for of_one in many.values() for row in of_one))
 
 
-def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(site):
-    path = site.put("a.jsonl", lines(*rows(DAYS[0])))
-    site.run()
+def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
+    path = archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0])))
+    archives.run()
     path.rename(path.with_name("b.jsonl"))
-    site.run()
-    assert site.held() == expected(*rows(DAYS[0]))
-    files = archived(str(site.root / "lake/_archived/past")).days()
+    archives.run()
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
+    files = archived(str(archives.root / "lake/_archived/past")).days()
     os.utime(path.with_name("b.jsonl"), (1, 1))
-    assert len(site.run()) == 1
-    assert archived(str(site.root / "lake/_archived/past")).days() == files, "its rows are in, by the name that it had"
-    assert site.run() == {}
-    site.put("b.jsonl", lines(*rows(DAYS[0], DAYS[1])))
-    site.run()
-    assert site.held() == expected(*rows(DAYS[0], DAYS[1]))
+    assert len(archives.run()) == 1
+    assert archived(str(archives.root / "lake/_archived/past")).days() == files, "its rows are in, by the name that it had"
+    assert archives.run() == {}
+    archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
+    archives.run()
+    assert archives.held() == expected(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1]))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("a.jsonl.gz", gzip.compress(lines(*rows(*DAYS)).encode())[:-9], "cannot be read to its end"),
+        ("a.jsonl.gz", gzip.compress(lines(*rows(*ARCHIVED_DAYS)).encode())[:-9], "cannot be read to its end"),
         ("a.jsonl", b'{"when": "2019-08-15"}\n', "has no row with a day in at"),
         ("a.jsonl", b'{"at": "' + b"x" * 2**24, "has a line of"),
         ("a.parquet", b"PAR1 no more", "cannot be read to its end"),
@@ -166,20 +170,20 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(site):
     ids=["a packed file cut off", "another data set", "a line without end", "no Parquet", "two columns of one name",
          "no column of the day", "a quote that nothing closes, where values may hold line feeds"],
 )  # fmt: skip
-def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(site, name, content, problem):
+def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(archives, name, content, problem):
     kind = name.removesuffix(".gz").rpartition(".")[2]
-    good: list[str | bytes] = [lines(*rows(at)) for at in DAYS[:2]]
+    good: list[str | bytes] = [lines(*rows(at)) for at in ARCHIVED_DAYS[:2]]
     form: Format = JSON_LINES
     if kind == "csv":
-        form, good = Csv(multiline=True), [f"at,n\n{at},1\n" for at in DAYS[:2]]
+        form, good = Csv(multiline=True), [f"at,n\n{at},1\n" for at in ARCHIVED_DAYS[:2]]
     if kind == "parquet":
-        form, good = Parquet(), [parquet(pa.table({"at": [str(at)]})) for at in DAYS[:2]]
-    site.archive = replace(PAST, format=form)
-    site.put(name, good[0])
-    site.run()
-    site.put(name, content)
-    site.put(f"b.{kind}", good[1])
-    taken = site.run()
+        form, good = Parquet(), [parquet(pa.table({"at": [str(at)]})) for at in ARCHIVED_DAYS[:2]]
+    archives.archive = replace(PAST, format=form)
+    archives.put(name, good[0])
+    archives.run()
+    archives.put(name, content)
+    archives.put(f"b.{kind}", good[1])
+    taken = archives.run()
     assert problem in taken[f"past/{name}"].problem
     assert not taken[f"past/{name}"].acceptable
-    assert {at: len(of_day) for at, of_day in site.held().items()} == {DAYS[0]: 1, DAYS[1]: 1}
+    assert {at: len(of_day) for at, of_day in archives.held().items()} == {ARCHIVED_DAYS[0]: 1, ARCHIVED_DAYS[1]: 1}

@@ -20,8 +20,7 @@ from backfill_assets.sources.two_flows import Precedence, TwoFlows
 from backfill_assets.step.delivered import delivered_for
 from backfill_assets.step.sources import unread_lines
 from backfill_assets.tables.declaration import table
-from tests.deliveries import day
-from tests.sources.files import put
+from tests.worlds.deliveries import day, put
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ from backfill_assets.lake import locks
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Refused
-from tests.sources.asker import PLACES, area_of, service
-from tests.sources.kept import DAYS, delivered, expected, rows
-from tests.sources.weather_service import UNITS, value
+from tests.worlds.weather import DAYS, PLACES, UNITS, area_of, delivered, expected, rows, service, value
 
 PLENTY = ((10**6, 60.0),)
 

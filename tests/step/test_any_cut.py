@@ -7,8 +7,8 @@ from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.outages.raw import FIELDS
-from tests.deliveries import change, day, days
-from tests.world import DAILY, EIGHT, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, assert_same
+from tests.worlds.deliveries import change, day, days
+from tests.worlds.outages import DAILY, EIGHT, FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, assert_same
 
 
 def test_one_run_builds_every_day_of_every_table(eight):

@@ -6,9 +6,8 @@ One random history; many more are played without Spark, in tests/plan/test_any_o
 from pathlib import Path
 
 from backfill_assets.calendar import Calendar
-from tests.histories import ARRIVALS, Published, random_history, standing
-from tests.oracle import differences, oracle_of
-from tests.world import OUTAGES, RAW, REJECTED, UPDATES, World, assert_same
+from tests.worlds.deliveries import ARRIVALS, Published, random_history, standing
+from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World, assert_same, differences, oracle_of
 
 BUILT = (REJECTED, RAW, UPDATES, OUTAGES)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from backfill_assets.errors import ServiceUnavailable
 from backfill_assets.lake.record import Build
 from backfill_assets.step.apart import FAILED_FIRST, Apart
-from tests.deliveries import days
-from tests.plan.chain import history, outages
+from tests.worlds.chain import history, outages
+from tests.worlds.deliveries import days
 
 THOUSAND = [date(2017, 1, 1) + timedelta(days=n) for n in range(1000)]
 

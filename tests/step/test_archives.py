@@ -10,8 +10,8 @@ from backfill_assets.sources.landing import Landing
 from backfill_assets.sources.two_flows import TwoFlows
 from backfill_assets.step.archives import archives_of, take_in_named
 from backfill_assets.tables.declaration import Table, table
-from tests.datasets.history import DAYS, PAST, History
-from tests.world import no_spark
+from tests.worlds.archives import DAYS, PAST, History
+from tests.worlds.outages import no_spark
 
 
 def reading(name: str, archive: Archive, *fields: Field) -> Table:

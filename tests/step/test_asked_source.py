@@ -10,8 +10,8 @@ from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.delivered import delivered_for
 from backfill_assets.step.sources import era_lines, unread_lines
-from tests.deliveries import days
-from tests.plan.chain import Lines, raw
+from tests.worlds.chain import Lines, raw
+from tests.worlds.deliveries import days
 
 AREA = LandingArea(Path("/no/landing"))
 

@@ -11,9 +11,8 @@ from backfill_assets.quality.rules import rows_between
 from backfill_assets.step.audit_built import audit_built
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.tables.declaration import Table
-from tests.deliveries import day
-from tests.step.variants import change_in_place, file_of, only_some
-from tests.world import DAILY, FOUR, OUTAGES, World
+from tests.worlds.deliveries import day
+from tests.worlds.outages import DAILY, FOUR, OUTAGES, World, change_in_place, file_of, only_some
 
 
 def with_rule(world: World, name: str, at_most: int) -> Table:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from backfill_assets.step.request import StepResult
-from tests.deliveries import change, day, days
-from tests.world import RAW, REJECTED, World
+from tests.worlds.deliveries import change, day, days
+from tests.worlds.outages import RAW, REJECTED, World
 
 LANDED = [REJECTED, RAW]
 UNREADABLE = (

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.functions import expr
 
 from backfill_assets.calendar import Calendar
-from tests.deliveries import change, day, days
-from tests.world import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.worlds.deliveries import change, day, days
+from tests.worlds.outages import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, World
 
 LANDED = [REJECTED, RAW]
 FILE = "outage_events/year=2019/month=08/day=16/events.jsonl"

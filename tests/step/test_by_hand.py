@@ -14,9 +14,8 @@ from backfill_assets.lake.table_state import read_state
 from backfill_assets.plan.status import State, latest_builds, status_of
 from backfill_assets.reconcile.compare import Records, compare
 from backfill_assets.reconcile.disagreement import Kind
-from tests.deliveries import arriving, day, days
-from tests.step.variants import change_in_place, file_of, only_some
-from tests.world import DAILY, FOUR, HISTORY, NAMES, OUTAGES, UPDATES, World
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import DAILY, FOUR, HISTORY, NAMES, OUTAGES, UPDATES, World, change_in_place, file_of, only_some
 
 
 def at_odds(world: World) -> dict:

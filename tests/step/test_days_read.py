@@ -6,8 +6,8 @@ from datetime import date
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets.tables.windows import Window
-from tests.deliveries import day, days
-from tests.world import FOUR, OUTAGES, UPDATES, World
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import FOUR, OUTAGES, UPDATES, World
 
 
 def days_seen(world: World, *, whole_days: bool) -> set[date]:

@@ -13,9 +13,9 @@ from backfill_assets.plan.status import PartitionStatus, State, status_of
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.delivered import delivered_for, files_changed
-from tests.deliveries import arriving, day, days
-from tests.plan.chain import Lines, raw
-from tests.world import FOUR, RAW, REJECTED, World
+from tests.worlds.chain import Lines, raw
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import FOUR, RAW, REJECTED, World
 
 AREA = LandingArea(Path("/no/landing"))
 

@@ -10,29 +10,29 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.calendar import Calendar
 from backfill_assets.sources.delta import DeltaSource
 from backfill_assets.tables.declaration import table
-from tests.deliveries import day, days
-from tests.step.one_source import Project
+from tests.worlds.deliveries import day, days
+from tests.worlds.projects import OneTable
 
 NAME = "raw/orders"
 ON_DELETION_VECTORS = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
 
 
-def append(project: Project, orders: Mapping[date, list[int]]) -> None:
+def append(project: OneTable, orders: Mapping[date, list[int]]) -> None:
     rows = [(at, cents) for at, of_day in orders.items() for cents in of_day]
     of_orders = pa.table({"ordered_on": pa.array([at for at, _ in rows], pa.date32()), "cents": [cents for _, cents in rows]})
     write_deltalake(str(project.root / "orders"), of_orders, mode="append", partition_by=["ordered_on"])
 
 
-def outcomes(project: Project) -> dict[date, str]:
+def outcomes(project: OneTable) -> dict[date, str]:
     return {build.day: build.outcome for build in project.run().built}
 
 
 @pytest.fixture
-def project(tmp_path, spark) -> Project:
+def project(tmp_path, spark) -> OneTable:
     """Two days, of two files each, that were built."""
     columns, reads = "arrival_day DATE, cents BIGINT", {"rows": DeltaSource("orders", "ordered_on")}
     declare = table(NAME, partition_by="arrival_day", columns=columns, reads=reads, version="1")
-    project = Project(tmp_path, declare(lambda rows: rows.drop("ordered_on")), lambda: spark, Calendar(day(0), day(1)))
+    project = OneTable(tmp_path, declare(lambda rows: rows.drop("ordered_on")), lambda: spark, Calendar(day(0), day(1)))
     append(project, {day(0): [1, 2, 3], day(1): [10]})
     append(project, {day(0): [4], day(1): [20]})
     assert outcomes(project) == dict.fromkeys(days(0, 1), "accepted")

@@ -11,9 +11,9 @@ from backfill_assets.step.inputs import partitions_changed
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.windows import window
-from tests.deliveries import day, days
-from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
+from tests.worlds.deliveries import day, days
+from tests.worlds.tables import workspace_of
 
 
 def sorted_out(what, numbers, accepted, *, calendar=CALENDAR, rewritten=None, **options) -> Due:

@@ -18,11 +18,10 @@ from backfill_assets.quality.rule import Rule
 from backfill_assets.step.early_stop import early_stops
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from tests.deliveries import day, days
-from tests.plan.chain import built, history, outages
-from tests.step.regions import Counts, Regions, daily, random_counts
-from tests.step.test_shadow import plan_of
-from tests.world import HISTORY, no_spark
+from tests.worlds.chain import built, history, outages
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import HISTORY, no_spark, shadow_plan_of
+from tests.worlds.regions import Counts, Regions, daily, random_counts
 
 TWENTY = days(*range(20))
 MANY = 7_000_000
@@ -127,7 +126,7 @@ def test_forced_days_are_built_whatever_they_come_to_and_the_day_after_them_is_n
 def test_a_shadow_has_no_day_that_came_out_as_live_has_it_after_the_first(twenty, tmp_path):
     world, five = twenty.copied(tmp_path), five_days(twenty.counts)
     changed, since = world.put(moved(world.counts, five[0], five[-1])), TWENTY[TWENTY.index(five[0]) :]
-    plan = plan_of(world, {daily.name: changed, HISTORY: since})
+    plan = shadow_plan_of(world, {daily.name: changed, HISTORY: since})
     inside, request = workspace_of(plan, world.workspace), StepRequest("r", plan=plan.id, planned=plan.partitions().keys())
     built, result = (Step(t, inside, request, world.spark).run(sorted(plan.days_of(t.name))) for t in world.tables)
     assert ([b.day for b in built.built], [b.day for b in result.built]) == (changed, five)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from backfill_assets.lake.latest import Latest
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.request import StepRequest
-from tests.deliveries import day
-from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
+from tests.worlds.deliveries import day
+from tests.worlds.tables import workspace_of
 
 WORKSPACE = workspace_of([raw, updates, outages, history], CALENDAR)
 PLANNED = {(table.name, day(n)) for table in (raw, updates, outages, history) for n in range(10)}

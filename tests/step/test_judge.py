@@ -13,8 +13,8 @@ from backfill_assets.step.due import Due
 from backfill_assets.step.inputs import Inputs
 from backfill_assets.step.judge import Judgement, judge_days, record
 from backfill_assets.step.request import StepRequest
-from tests.deliveries import day, days
-from tests.plan.chain import built, history, outages
+from tests.worlds.chain import built, history, outages
+from tests.worlds.deliveries import day, days
 
 REFUSED = Verdict("has_rows", False, "no rows")
 

@@ -22,8 +22,8 @@ from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
 from backfill_assets.tables.declaration import Table
 from backfill_assets.workspace import Workspace
-from tests.plan.workspaces import workspace_of
-from tests.world import FOUR, no_spark
+from tests.worlds.outages import FOUR, no_spark
+from tests.worlds.tables import workspace_of
 
 NAME = "raw/n"
 CALENDAR = Calendar(FOUR[0], FOUR[-1])

@@ -12,8 +12,8 @@ from backfill_assets.errors import InputsChanged, ServiceUnavailable
 from backfill_assets.plan.status import latest_builds
 from backfill_assets.quality.rule import Rule
 from backfill_assets.step.errors_of_days import may_be_of_days
-from tests.deliveries import day, days
-from tests.world import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import DAILY, FOUR, HISTORY, OUTAGES, World, assert_same
 
 LOST_FILE = "PATH_NOT_FOUND"
 

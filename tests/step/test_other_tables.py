@@ -8,8 +8,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from backfill_assets import Landing, itself, rules, table, window
-from tests.deliveries import day, days
-from tests.world import World
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import World
 
 LINES = Landing("outage_events")
 

@@ -20,9 +20,9 @@ from backfill_assets.quality.day import DayProfile
 from backfill_assets.quality.rule import Judged, Rule
 from backfill_assets.sources.postgres import PostgresTable
 from backfill_assets.tables.declaration import Table, table
-from tests.deliveries import day, days
-from tests.environment import SAMPLE, SUITE
-from tests.step.one_source import Project, Rows
+from tests.worlds.deliveries import day, days
+from tests.worlds.projects import OneTable, Rows
+from tests.worlds.suite import SAMPLE, SUITE
 
 NAME = "raw/updates"
 COLUMNS = "arrival_day DATE, outage BIGINT, seen_at TIMESTAMP, cause STRING, customers INT"
@@ -66,9 +66,9 @@ def sample(postgres) -> Rows:
 
 
 @pytest.fixture
-def project(postgres, sample, tmp_path, spark) -> Project:
+def project(postgres, sample, tmp_path, spark) -> OneTable:
     source = PostgresTable("updates", "received_on", postgres.url, time_zone="UTC", password_env="READER_PASSWORD")
-    return Project(tmp_path, raw(source), lambda: spark, Calendar(FOUR[0], FOUR[-1]))
+    return OneTable(tmp_path, raw(source), lambda: spark, Calendar(FOUR[0], FOUR[-1]))
 
 
 def test_days_are_built_as_they_are_in_the_database_and_only_the_one_that_changed_again(project, postgres, sample):
@@ -148,7 +148,7 @@ def slowly(postgres) -> PostgresTable:
 
 def test_no_more_connections_are_open_than_declared_while_many_days_are_read_and_looked_at(slowly, postgres, tmp_path, spark):
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 4")
-    project, done = Project(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39))), threading.Event()
+    project, done = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39))), threading.Event()
 
     def most_at_once() -> int:
         most = 0
@@ -181,7 +181,7 @@ def test_no_more_connections_are_open_than_declared_while_many_days_are_read_and
 
 
 def test_a_server_that_dies_while_days_are_read_fails_them_and_leaves_them_as_they_were(slowly, postgres, tmp_path, spark):
-    project = Project(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(3)))
+    project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(3)))
     assert len(project.run().built) == 4
     before, rows = project.workspace.lake.version(NAME), project.rows()
     postgres.execute("UPDATE updates SET customers = 2, outage = -outage")

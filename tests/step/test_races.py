@@ -13,9 +13,8 @@ from backfill_assets.lake.store import Lake
 from backfill_assets.quality.rules import types_as_declared, unique_key
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from tests.deliveries import arriving, day, days
-from tests.step.variants import only_some
-from tests.world import FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import FOUR, HISTORY, NAMES, OUTAGES, RAW, REJECTED, UPDATES, World, only_some
 
 
 def meanwhile(world: World, other):

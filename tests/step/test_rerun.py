@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-from tests.deliveries import arriving, day, days
-from tests.step.variants import forget_the_record, only_some
-from tests.world import (
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import (
     DAILY,
     DAILY_V2,
     FOUR,
@@ -20,7 +19,9 @@ from tests.world import (
     RAW,
     REJECTED,
     UPDATES,
+    forget_the_record,
     no_spark,
+    only_some,
 )
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from backfill_assets.cli.app import app
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.running_steps import running_steps
-from tests.deliveries import arriving, day, days
-from tests.world import FOUR, OUTAGES, RAW, REJECTED, UPDATES
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import FOUR, OUTAGES, RAW, REJECTED, UPDATES
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.session import session_conf
 from backfill_assets.settings import read_settings
 from backfill_assets.tables.declaration import Table
-from tests.deliveries import day, days
-from tests.suite import connect
-from tests.world import World
+from tests.worlds.deliveries import day, days
+from tests.worlds.outages import World
+from tests.worlds.suite import connect
 
 
 def setting(*changes: tuple[str, str], raising: bool = False) -> Table:

@@ -1,22 +1,20 @@
 """Steps in the shadow of a plan: the rows that the same steps give in live, and live as it was. With Spark: rows are read from
 two tables as one."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 
 from backfill_assets.lake.slice import Slice
-from backfill_assets.plan.chunks import Chunk
 from backfill_assets.plan.plan import Plan
-from backfill_assets.plan.request import PlanOptions
-from backfill_assets.plan.shadow import open_shadow, workspace_of
+from backfill_assets.plan.shadow import workspace_of
 from backfill_assets.plan.store import Plans
 from backfill_assets.publish.conflicts import state_of
 from backfill_assets.publish.publish import Publication
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.step import Step
-from tests.deliveries import arriving, day, days
-from tests.world import DAILY, FOUR, NAMES, OUTAGES, World, assert_same
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import DAILY, FOUR, NAMES, OUTAGES, World, assert_same, shadow_plan_of
 
 CORRECTED = days(1, 2)
 
@@ -34,14 +32,6 @@ def build_in_shadow(world: World, plan: Plan, names: list[str]) -> None:
         Step(world.table(name), inside, request, world.spark).run(sorted(plan.days_of(name)))
 
 
-def plan_of(world: World, of: dict[str, list[date]]) -> Plan:
-    code = {name: world.table(name).version for name in of}
-    reasons = {name: {str(at): "source files changed" for at in of_table} for name, of_table in of.items()}
-    plan = Plan(code, reasons, [Chunk(0, of)], PlanOptions(into="shadow"))
-    open_shadow(plan, world.workspace, "ada")
-    return plan
-
-
 @pytest.fixture
 def in_live(built: World, tmp_path) -> World:
     """The same lake, corrected and built in live."""
@@ -54,7 +44,7 @@ def in_live(built: World, tmp_path) -> World:
 def test_a_shadow_gives_the_rows_that_live_would_have_and_publishing_makes_live_the_same(built, in_live):
     before = {name: built.arrow(name) for name in NAMES}
     correct(built)
-    plan = plan_of(built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES})
+    plan = shadow_plan_of(built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES})
     build_in_shadow(built, plan, NAMES)
     for name in NAMES:  # live is as it was
         assert built.arrow(name).equals(before[name]), name
@@ -73,7 +63,7 @@ def test_a_shadow_gives_the_rows_that_live_would_have_and_publishing_makes_live_
 
 def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built, in_live):
     correct(built)
-    plan = plan_of(built, dict.fromkeys(NAMES, FOUR))
+    plan = shadow_plan_of(built, dict.fromkeys(NAMES, FOUR))
     build_in_shadow(built, plan, NAMES)
     of_run = {(b.table, b.day) for b in in_live.workspace.lake.ledger.builds(dict.fromkeys(NAMES)) if b.run == "in live"}
     state = state_of(plan, built.workspace)
@@ -87,7 +77,7 @@ def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built
 
 
 def test_days_that_the_plan_does_not_have_are_read_as_live_had_them_when_the_shadow_was_opened(built, in_live):
-    plan = plan_of(built, {DAILY: FOUR})
+    plan = shadow_plan_of(built, {DAILY: FOUR})
     correct(built)
     built.run(FOUR, run="a night", only=NAMES[:4])
     build_in_shadow(built, plan, [DAILY])

@@ -9,10 +9,10 @@ from backfill_assets.lake.record import Build
 from backfill_assets.step.failed import failed_partitions
 from backfill_assets.step.request import StepRequest
 from backfill_assets.step.snapshot import snapshot
-from tests.deliveries import day, days
-from tests.lake.builds import write_days
-from tests.plan.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
-from tests.plan.workspaces import workspace_of
+from tests.worlds.chain import CALENDAR, built, history, outages, raw, up_to_date, updates
+from tests.worlds.deliveries import day, days
+from tests.worlds.recorded import write_days
+from tests.worlds.tables import workspace_of
 
 
 def test_an_ancestor_that_failed_and_is_up_to_date_again_blocks_nothing_although_its_inputs_are_not_planned(tmp_path):

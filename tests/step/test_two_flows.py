@@ -9,8 +9,7 @@ import pytest
 
 from backfill_assets.step.judge import OVERLAP
 from backfill_assets.step.sources import unread_lines
-from tests.datasets.history import DAYS, PAST, History
-from tests.sources.archive_site import Killed, KilledAfter
+from tests.worlds.archives import DAYS, PAST, History, Killed, KilledAfter
 
 RAW, SALES = "raw/orders", "staging/sales"
 

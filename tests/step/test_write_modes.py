@@ -7,18 +7,8 @@ import pytest
 from backfill_assets.calendar import Calendar
 from backfill_assets.errors import UsageError
 from backfill_assets.quality.rules import rows_between
-from tests.deliveries import arriving, day, days
-from tests.step.variants import only_some
-from tests.world import (
-    FOUR,
-    HISTORY,
-    OUTAGES,
-    RAW,
-    REJECTED,
-    UPDATES,
-    assert_same,
-    no_spark,
-)
+from tests.worlds.deliveries import arriving, day, days
+from tests.worlds.outages import FOUR, HISTORY, OUTAGES, RAW, REJECTED, UPDATES, assert_same, no_spark, only_some
 
 
 def test_merge_updates_and_inserts_by_key_and_keeps_the_other_rows(built):

@@ -14,7 +14,7 @@ from backfill_assets.tables.code_version import code_version, definitions_used
 from backfill_assets.tables.declaration import table
 from backfill_assets.tables.source_text import plain
 from backfill_assets.tables.windows import SliceDays
-from tests.tables.versioned_project import Project
+from tests.worlds.projects import EditedProject
 
 
 class Colour(IntEnum):
@@ -26,9 +26,9 @@ class Point(NamedTuple):
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> Project:
+def project(tmp_path, monkeypatch) -> EditedProject:
     monkeypatch.syspath_prepend(str(tmp_path))
-    return Project(tmp_path)
+    return EditedProject(tmp_path)
 
 
 CHANGES = {

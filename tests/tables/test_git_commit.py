@@ -7,7 +7,7 @@ import pytest
 
 from backfill_assets.project import load
 from backfill_assets.tables.git_commit import git_commit
-from tests.projects import written
+from tests.worlds.projects import written
 
 
 def git(folder: Path, *arguments: str) -> str:

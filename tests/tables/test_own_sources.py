@@ -18,8 +18,8 @@ from backfill_assets.sources.two_flows import TwoFlows
 from backfill_assets.step.archives import archives_of
 from backfill_assets.step.sources import era_lines, unread_lines
 from backfill_assets.tables.declaration import Table, table
-from tests.deliveries import day
-from tests.plan.workspaces import workspace_of
+from tests.worlds.deliveries import day
+from tests.worlds.tables import workspace_of
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.tables.code_version import code_version
-from tests.tables.modules import searched_first, version
+from tests.worlds.projects import searched_first, version
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from backfill_assets.verify.checklist import Outcome, Result, Verdict
 from backfill_assets.verify.checklist_text import ending_lines, markdown, terminal_table
 from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.outside_days import TableDays
-from tests.deliveries import day, days
-from tests.verify.readers import TABLE, builds, reader, rows
+from tests.worlds.deliveries import day, days
+from tests.worlds.rows import TABLE, accepted_builds, reader, rows_of_days
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LIVE = rows([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 3, 4])
-NOW = rows([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 13, 14])
+LIVE = rows_of_days([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 3, 4])
+NOW = rows_of_days([0, 0, 1, 1], id=["a", "b", "a", "b"], n=[1, 2, 13, 14])
 
 
 def declared(**fields) -> Table:
@@ -32,8 +32,8 @@ def as_they_are(d):
 
 @reconciliation(tables=[TABLE])
 def ids(read, days):
-    rows = read(TABLE, days)
-    return Reconciled(f"{rows.num_rows} rows", [] if rows.num_rows == 4 else ["not two a day"])
+    rows_of_days = read(TABLE, days)
+    return Reconciled(f"{rows_of_days.num_rows} rows", [] if rows_of_days.num_rows == 4 else ["not two a day"])
 
 
 @consumer(tables=[TABLE])
@@ -43,8 +43,11 @@ def report(read, days):
 
 def verdict(of: Table, values=NOW, **changed) -> Verdict:
     """The verdict on two rebuilt days, of which the second has other values."""
-    live = builds(0, 1, 5, rows=2, nulls={"id": 0, "n": 0})
-    built = {**builds(0, rows=2, nulls={"id": 0, "n": 0}), **builds(1, rows=2, nulls={"id": 0, "n": 0}, fingerprint="g")}
+    live = accepted_builds(0, 1, 5, rows=2, nulls={"id": 0, "n": 0})
+    built = {
+        **accepted_builds(0, rows=2, nulls={"id": 0, "n": 0}),
+        **accepted_builds(1, rows=2, nulls={"id": 0, "n": 0}, fingerprint="g"),
+    }
     opened = TableDays({at: f"files of {at}" for at in live}, live)
     known = RebuiltTable(of, "p1", "c1", days(0, 1), built, opened, opened, days(0, 1))
     sides = reader(o=LIVE), reader(o=values)
@@ -89,7 +92,7 @@ def test_thresholds_of_no_column_and_what_is_no_threshold_are_refused(drift):
 
 
 def test_whatever_is_wrong_in_a_rebuild_fails_its_own_line():
-    twice = rows([0, 0, 1, 1, 1], id=["a", "b", "a", "a", "b"], n=[1, 2, 3, 3, 4])
+    twice = rows_of_days([0, 0, 1, 1, 1], id=["a", "b", "a", "a", "b"], n=[1, 2, 3, 3, 4])
     found = verdict(declared(), twice, code="c2", unbuilt={day(1): "failed: no rows"}, in_shadow=days(0, 1, 2))
     wrong = {name for name, outcome in outcomes(found).items() if outcome == "failed"}
     assert wrong == {"days built", "code version", "unique keys", "days outside the plan", "reconciliation ids"}

@@ -9,10 +9,10 @@ from backfill_assets import Reconciled, consumer, definitions, reconciliation
 from backfill_assets.tables.agreements import refuse_unusable
 from backfill_assets.verify.checklist import Line, Outcome
 from backfill_assets.verify.checks_of_project import SideReader, consumers, reconciliations
-from tests.deliveries import day, days
-from tests.verify.readers import TABLE, build, reader, rows
+from tests.worlds.deliveries import day, days
+from tests.worlds.rows import TABLE, accepted_build, reader, rows_of_days
 
-READ = reader(o=rows([0, 1, 2], n=[1, 2, 3]), p=rows([0], n=[1]))
+READ = reader(o=rows_of_days([0, 1, 2], n=[1, 2, 3]), p=rows_of_days([0], n=[1]))
 
 
 def reconciled(function) -> Line:
@@ -73,8 +73,8 @@ def test_a_consumer_that_may_be_empty_passes_without_rows():
 
 
 def test_a_reader_counts_the_lines_that_builds_know_of():
-    known = build(0, delivered="d", files={"a": 2, "b": 3})
-    side = SideReader(lambda name, days, columns: pa.table({}), {(TABLE, day(0)): known, (TABLE, day(1)): build(1)})
+    known = accepted_build(0, delivered="d", files={"a": 2, "b": 3})
+    side = SideReader(lambda name, days, columns: pa.table({}), {(TABLE, day(0)): known, (TABLE, day(1)): accepted_build(1)})
     assert side.lines(TABLE, days(0, 1, 2)) == {day(0): 5}
 
 

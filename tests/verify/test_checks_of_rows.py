@@ -6,12 +6,12 @@ import pytest
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.verify.checklist import Outcome
 from backfill_assets.verify.checks_of_rows import drift_of_columns, unique_keys
-from tests.deliveries import day, days
-from tests.verify.readers import TABLE, reader, rows
+from tests.worlds.deliveries import day, days
+from tests.worlds.rows import TABLE, reader, rows_of_days
 
 
 def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():
-    read = reader(o=rows([0, 1, 1, 1, 2, 2], id=["a", "a", "a", "b", None, None], n=[1, 1, 2, 3, 4, 5]))
+    read = reader(o=rows_of_days([0, 1, 1, 1, 2, 2], id=["a", "a", "a", "b", None, None], n=[1, 1, 2, 3, 4, 5]))
     line = unique_keys(TABLE, ["id"], "day", days(0, 1, 2), read)
     assert (line.outcome, list(line.days)) == (Outcome.FAILED, days(1, 2))
     assert line.figures.startswith("6 rows; 2 keys more than once; ")
@@ -22,7 +22,7 @@ def test_a_key_that_stands_twice_in_a_day_is_named_and_on_two_days_it_is_two():
 
 def test_keys_of_many_days_are_counted_in_parts_with_the_same_result():
     numbers = [n for n in range(80) for _ in range(2)]
-    read = reader(o=rows(numbers, id=[n % 2 for n in range(160)]))
+    read = reader(o=rows_of_days(numbers, id=[n % 2 for n in range(160)]))
     assert unique_keys(TABLE, ["id"], "day", days(*range(80)), read).figures == "160 rows; 0 keys more than once"
     line = unique_keys(TABLE, ["day"], "day", days(*range(80)), read)
     assert list(line.days) == days(*range(80))
@@ -33,8 +33,8 @@ def test_without_a_key_or_without_days_nothing_is_counted():
     assert unique_keys(TABLE, ["id"], "day", [], reader()).figures == "0 rows; 0 keys more than once"
 
 
-LIVE = rows([0] * 10 + [1] * 10, n=list(range(20)), c=["x", "y"] * 10, same=[1] * 20, gone=["z"] * 20)
-NOW = rows([0] * 10 + [1] * 10, n=[n + 4 for n in range(20)], c=["x"] * 20, same=[1] * 20, new=["z"] * 20)
+LIVE = rows_of_days([0] * 10 + [1] * 10, n=list(range(20)), c=["x", "y"] * 10, same=[1] * 20, gone=["z"] * 20)
+NOW = rows_of_days([0] * 10 + [1] * 10, n=[n + 4 for n in range(20)], c=["x"] * 20, same=[1] * 20, new=["z"] * 20)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_the_figures_of_a_line_are_those_of_the_days_asked_for():
 
 def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
     numbers = [n for n in range(31) for _ in range(100)]
-    live = rows(numbers, n=[k % 100 for k in range(3100)], c=["x", "y"] * 1550)
-    now = rows(numbers, n=[k % 100 + 10_000 * (n == 7) for k, n in enumerate(numbers)], c=["x", "y"] * 1550)
+    live = rows_of_days(numbers, n=[k % 100 for k in range(3100)], c=["x", "y"] * 1550)
+    now = rows_of_days(numbers, n=[k % 100 + 10_000 * (n == 7) for k, n in enumerate(numbers)], c=["x", "y"] * 1550)
     first, line = drift_of_columns(TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day")
     assert first.figures.endswith("1 beyond their threshold")
     assert (line.name, line.outcome, list(line.days)) == (f"drift {TABLE}.n", Outcome.DECISION, [day(7)])
@@ -87,7 +87,7 @@ def test_a_wrong_day_is_seen_where_a_column_of_the_month_has_many_equal_values_o
     else:
         values = random.gamma(2, 3, len(numbers)) * (random.random(len(numbers)) < 0.3)
         now = np.where((numbers == wrong) & (values == 0), -999, values)
-    live, rebuilt = (reader(o=rows(numbers.tolist(), n=side.tolist())) for side in (values, now))
+    live, rebuilt = (reader(o=rows_of_days(numbers.tolist(), n=side.tolist())) for side in (values, now))
     first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, rebuilt, day="day")
     assert [(line.outcome, list(line.days)) for line in beyond] == [(Outcome.DECISION, [day(wrong)])]
     assert first.figures.startswith("1 columns over 31 changed day(s)")
@@ -98,7 +98,7 @@ def test_days_of_so_few_rows_that_even_a_wrong_one_is_not_seen_are_counted(rows_
     numbers = [n for n in range(31) for _ in range(rows_a_day)]
     values = [1.0 + (37 * row) % len(numbers) for row in range(len(numbers))]
     wrong = [-value if n == 10 else value + 0.001 for n, value in zip(numbers, values, strict=True)]
-    live, now = reader(o=rows(numbers, n=values)), reader(o=rows(numbers, n=wrong))
+    live, now = reader(o=rows_of_days(numbers, n=values)), reader(o=rows_of_days(numbers, n=wrong))
     first, *beyond = drift_of_columns(TABLE, ["n"], days(*range(31)), live, now, day="day")
     assert [line.days for line in beyond] == ([(day(10),)] if seen else [])
     said = "; 31 day(s) have too few rows to be judged by themselves: `backfill diff` shows what changed"
@@ -109,14 +109,15 @@ def test_few_rows_that_differ_by_chance_need_no_decision():
     random = np.random.default_rng(3)
     numbers = [n for n in range(31) for _ in range(20)]
     live, now = [
-        rows(numbers, n=random.normal(size=620).tolist(), c=random.choice(["x", "y", "z"], 620).tolist()) for _ in range(2)
+        rows_of_days(numbers, n=random.normal(size=620).tolist(), c=random.choice(["x", "y", "z"], 620).tolist())
+        for _ in range(2)
     ]
     lines = drift_of_columns(TABLE, ["n", "c"], days(*range(31)), reader(o=live), reader(o=now), day="day")
     assert [line.outcome for line in lines] == [Outcome.PASSED]
 
 
 def test_keys_may_be_structs_and_lists():
-    read = reader(o=rows([0, 0, 0], id=[{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": 1, "b": [1]}]))
+    read = reader(o=rows_of_days([0, 0, 0], id=[{"a": 1, "b": [1]}, {"a": 1, "b": [2]}, {"a": 1, "b": [1]}]))
     line = unique_keys(TABLE, ["id"], "day", [day(0)], read)
     assert (line.outcome, list(line.days)) == (Outcome.FAILED, [day(0)])
     assert line.figures.startswith("3 rows; 1 keys more than once; ")

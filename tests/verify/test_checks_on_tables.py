@@ -10,21 +10,21 @@ from backfill_assets.lake.rows import rows_at
 from backfill_assets.verify.checks import RebuiltTable, checklist
 from backfill_assets.verify.checks_of_project import SideReader
 from backfill_assets.verify.outside_days import TableDays, table_days
-from tests.publish.site import DAYS, A, Site
+from tests.worlds.small_lake import DAYS, A, SmallLake
 
 PLANNED = [DAYS[1], DAYS[2]]
 
 
-def accepted(site: Site) -> dict[date, Build]:
-    return {day: build for (_, day), build in latest(site.workspace.lake.ledger, {A.name: None}).accepted.items()}
+def accepted(lake: SmallLake) -> dict[date, Build]:
+    return {day: build for (_, day), build in latest(lake.workspace.lake.ledger, {A.name: None}).accepted.items()}
 
 
-def live_days(site: Site) -> TableDays:
-    lake = site.workspace.lake
-    return table_days(lake.path(A.name), lake.version(A.name), accepted(site))
+def live_days(lake: SmallLake) -> TableDays:
+    store = lake.workspace.lake
+    return table_days(store.path(A.name), store.version(A.name), accepted(lake))
 
 
-def outcomes(live: Site, shadow: Site, opened: TableDays, version: int) -> dict[str, str]:
+def outcomes(live: SmallLake, shadow: SmallLake, opened: TableDays, version: int) -> dict[str, str]:
     """What the checklist says now; live's rows are those of `version`, when the rebuild was begun."""
 
     def rebuilt_rows(name, days, columns):
@@ -41,7 +41,7 @@ def outcomes(live: Site, shadow: Site, opened: TableDays, version: int) -> dict[
 
 
 def test_a_rebuild_of_other_values_is_compared_with_the_version_of_live_that_it_was_begun_on(tmp_path: Path):
-    live, shadow = Site(tmp_path / "live"), Site(tmp_path / "shadow")
+    live, shadow = SmallLake(tmp_path / "live"), SmallLake(tmp_path / "shadow")
     live.write({DAYS[0]: 5, DAYS[1]: 1, DAYS[2]: 1})
     opened, version = live_days(live), live.workspace.lake.version(A.name)
     shadow.write({DAYS[1]: 1, DAYS[2]: 3}, plan="p1", code="2")
@@ -60,7 +60,7 @@ def test_a_rebuild_of_other_values_is_compared_with_the_version_of_live_that_it_
 
 
 def test_a_rebuild_that_came_to_the_same_rows_passes_without_reading_any(tmp_path: Path):
-    live, shadow = Site(tmp_path / "live"), Site(tmp_path / "shadow")
+    live, shadow = SmallLake(tmp_path / "live"), SmallLake(tmp_path / "shadow")
     live.write({DAYS[0]: 1, DAYS[1]: 1, DAYS[2]: 1})
     opened = live_days(live)
     shadow.write({DAYS[1]: 1, DAYS[2]: 1}, plan="p1", code="2")

@@ -9,91 +9,91 @@ from deltalake import DeltaTable, write_deltalake
 from backfill_assets.lake.latest import latest
 from backfill_assets.verify.checklist import Line, Outcome
 from backfill_assets.verify.outside_days import TableDays, outside_days, table_days
-from tests.publish.site import DAYS, A, Site
+from tests.worlds.small_lake import DAYS, A, SmallLake
 
 PLANNED = [DAYS[1]]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def lake(tmp_path: Path) -> SmallLake:
     """Days 0, 1 and 2, built by a night."""
-    site = Site(tmp_path)
-    site.write({DAYS[0]: 2, DAYS[1]: 3, DAYS[2]: 4})
-    return site
+    lake = SmallLake(tmp_path)
+    lake.write({DAYS[0]: 2, DAYS[1]: 3, DAYS[2]: 4})
+    return lake
 
 
-def seen(site: Site) -> TableDays:
+def seen(lake: SmallLake) -> TableDays:
     """Live as it is now."""
-    lake = site.workspace.lake
-    accepted = latest(lake.ledger, {A.name: None}).accepted
-    return table_days(lake.path(A.name), lake.version(A.name), {day: build for (_, day), build in accepted.items()})
+    store = lake.workspace.lake
+    accepted = latest(store.ledger, {A.name: None}).accepted
+    return table_days(store.path(A.name), store.version(A.name), {day: build for (_, day), build in accepted.items()})
 
 
-def check(opened: TableDays, site: Site, in_shadow=PLANNED) -> Line:
-    return outside_days(A.name, "p1", PLANNED, opened, seen(site), in_shadow)
+def check(opened: TableDays, lake: SmallLake, in_shadow=PLANNED) -> Line:
+    return outside_days(A.name, "p1", PLANNED, opened, seen(lake), in_shadow)
 
 
-def test_days_that_nobody_touched_are_identical(site):
-    line = check(seen(site), site)
+def test_days_that_nobody_touched_are_identical(lake):
+    line = check(seen(lake), lake)
     assert (line.outcome, line.figures, line.days) == (Outcome.PASSED, "2 identical", ())
 
 
-def test_what_becomes_of_planned_days_is_not_looked_at(site):
-    opened = seen(site)
-    site.write({DAYS[1]: 9}, plan="p1")
-    assert check(opened, site).figures == "2 identical"
+def test_what_becomes_of_planned_days_is_not_looked_at(lake):
+    opened = seen(lake)
+    lake.write({DAYS[1]: 9}, plan="p1")
+    assert check(opened, lake).figures == "2 identical"
 
 
-def test_a_day_that_the_plan_built_although_it_does_not_have_it_fails(site):
-    opened = seen(site)
-    site.write({DAYS[1]: 9, DAYS[2]: 9}, plan="p1")
-    line = check(opened, site)
+def test_a_day_that_the_plan_built_although_it_does_not_have_it_fails(lake):
+    opened = seen(lake)
+    lake.write({DAYS[1]: 9, DAYS[2]: 9}, plan="p1")
+    line = check(opened, lake)
     assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[2],))
     assert line.figures == f"1 identical; 1 built by this plan, which does not have them: {DAYS[2]}"
 
 
-def test_what_a_night_builds_meanwhile_is_counted_and_is_not_the_plans(site):
-    opened = seen(site)
-    site.write({DAYS[2]: 9, DAYS[3]: 1, DAYS[0]: 2})
-    line = check(opened, site)
+def test_what_a_night_builds_meanwhile_is_counted_and_is_not_the_plans(lake):
+    opened = seen(lake)
+    lake.write({DAYS[2]: 9, DAYS[3]: 1, DAYS[0]: 2})
+    line = check(opened, lake)
     assert (line.outcome, line.days) == (Outcome.PASSED, ())
     assert line.figures == f"1 identical; 2 built since by others: {DAYS[2]}..{DAYS[3]}"
 
 
-def test_rows_that_somebody_else_wrote_or_deleted_fail_and_the_commit_is_named(site):
-    opened = seen(site)
-    DeltaTable(str(site.root / A.name)).update({"n": "7"}, predicate=f"day = '{DAYS[0]}'")
-    line = check(opened, site)
+def test_rows_that_somebody_else_wrote_or_deleted_fail_and_the_commit_is_named(lake):
+    opened = seen(lake)
+    DeltaTable(str(lake.root / A.name)).update({"n": "7"}, predicate=f"day = '{DAYS[0]}'")
+    line = check(opened, lake)
     assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[0],))
     assert f"{DAYS[0]}: it was rewritten by commit 1 (UPDATE), not by this project" in line.figures
-    DeltaTable(str(site.root / A.name)).delete(f"day = '{DAYS[2]}'")
-    assert check(opened, site).days == (DAYS[0], DAYS[2])
+    DeltaTable(str(lake.root / A.name)).delete(f"day = '{DAYS[2]}'")
+    assert check(opened, lake).days == (DAYS[0], DAYS[2])
 
 
-def test_what_somebody_else_had_done_before_is_not_the_rebuilds_doing(site):
-    DeltaTable(str(site.root / A.name)).update({"n": "7"}, predicate=f"day = '{DAYS[0]}'")
-    assert check(seen(site), site).figures == "2 identical"
+def test_what_somebody_else_had_done_before_is_not_the_rebuilds_doing(lake):
+    DeltaTable(str(lake.root / A.name)).update({"n": "7"}, predicate=f"day = '{DAYS[0]}'")
+    assert check(seen(lake), lake).figures == "2 identical"
 
 
-def test_files_that_were_compacted_hold_the_same_rows(site):
-    opened = seen(site)
-    DeltaTable(str(site.root / A.name)).optimize.z_order(["n"], partition_filters=[("day", "=", str(DAYS[0]))])
-    line = check(opened, site)
+def test_files_that_were_compacted_hold_the_same_rows(lake):
+    opened = seen(lake)
+    DeltaTable(str(lake.root / A.name)).optimize.z_order(["n"], partition_filters=[("day", "=", str(DAYS[0]))])
+    line = check(opened, lake)
     assert (line.outcome, line.figures) == (Outcome.PASSED, f"1 the same rows in other files: {DAYS[0]}; 1 identical")
 
 
-def test_rows_that_no_build_accepted_fail(site):
-    opened = seen(site)
-    table = DeltaTable(str(site.root / A.name))
+def test_rows_that_no_build_accepted_fail(lake):
+    opened = seen(lake)
+    table = DeltaTable(str(lake.root / A.name))
     rows = table.to_pyarrow_table()
     more = rows.slice(0, 1).set_column(rows.column_names.index("day"), "day", pa.array([DAYS[3]], pa.date32()))
     write_deltalake(table, more, mode="append")
-    line = check(opened, site)
+    line = check(opened, lake)
     assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[3],))
 
 
-def test_a_day_of_the_shadow_that_is_not_planned_fails(site):
-    line = check(seen(site), site, in_shadow=[DAYS[1], DAYS[3]])
+def test_a_day_of_the_shadow_that_is_not_planned_fails(lake):
+    line = check(seen(lake), lake, in_shadow=[DAYS[1], DAYS[3]])
     assert (line.outcome, line.days) == (Outcome.FAILED, (DAYS[3],))
     assert line.figures == f"2 identical; the shadow has days that are not in the plan: {DAYS[3]}"
 

@@ -15,25 +15,25 @@ from backfill_assets.verify.verdicts import Verdicts
 from backfill_assets.verify.verified import verified
 from backfill_assets.verify.verify import verify
 from backfill_assets.workspace import Workspace
-from tests.publish.site import DAYS, NOW, A, B, Site
+from tests.worlds.small_lake import DAYS, NOW, A, B, SmallLake
 
 D0, D1, D2, D3 = DAYS
 
 
 @pytest.fixture
-def site(tmp_path) -> Site:
+def lake(tmp_path) -> SmallLake:
     """Four days of A and B, ten rows a day."""
-    site = Site(tmp_path / "lake")
+    lake = SmallLake(tmp_path / "lake")
     for table in (A.name, B.name):
-        site.write(dict.fromkeys(DAYS, 10), table=table)
-    release_live(site.workspace, who="sensor")
-    return site
+        lake.write(dict.fromkeys(DAYS, 10), table=table)
+    release_live(lake.workspace, who="sensor")
+    return lake
 
 
-def rebuilt(site: Site, rows: int, of: tuple[str, ...] = (A.name, B.name)) -> Plan:
-    plan = site.shadow_plan({A.name: [D1, D2], B.name: [D1, D2]})
+def rebuilt(lake: SmallLake, rows: int, of: tuple[str, ...] = (A.name, B.name)) -> Plan:
+    plan = lake.shadow_plan({A.name: [D1, D2], B.name: [D1, D2]})
     for table in of:
-        site.write({D1: rows, D2: 10}, table=table, into=plan)
+        lake.write({D1: rows, D2: 10}, table=table, into=plan)
     return plan
 
 
@@ -45,68 +45,68 @@ def line(verdict: Verdict, name: str) -> Line:
     return next(each for each in verdict.lines if each.name == name)
 
 
-def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(site):
-    plan = rebuilt(site, 10)
-    verdict = verdict_of(plan, site.workspace)
+def test_a_rebuild_that_holds_what_live_holds_passes_and_says_so_of_every_table(lake):
+    plan = rebuilt(lake, 10)
+    verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.PASSED, [each for each in verdict.lines if each.outcome != Outcome.PASSED]
     for table in (A.name, B.name):
         assert line(verdict, f"days built {table}").figures == "2 of 2 days built"
         assert line(verdict, f"days outside the plan {table}").figures == "2 identical"
         assert line(verdict, f"rows changed {table}").figures == "rows: 0 added, 0 removed, 0 changed, 20 unchanged"
-    assert Verdicts(str(site.root)).newest(plan.id) == verdict
+    assert Verdicts(str(lake.root)).newest(plan.id) == verdict
 
 
-def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(site):
-    plan = rebuilt(site, 10)
-    seen = verdict_of(plan, site.workspace).versions_seen
+def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(lake):
+    plan = rebuilt(lake, 10)
+    seen = verdict_of(plan, lake.workspace).versions_seen
     assert {name: version for name, version in seen.items() if not name.startswith("rows of ")} == {
         f"shadow {A.name}": 0, f"shadow {B.name}": 0, f"live {A.name}": 0, f"live {B.name}": 0,
     }  # fmt: skip
     assert [name for name in seen if name.startswith("rows of ")] == [f"rows of shadow {A.name}", f"rows of shadow {B.name}"]
 
 
-def test_far_more_rows_than_live_has_need_a_decision_and_once_it_is_taken_the_plan_is_published(site):
-    plan = rebuilt(site, 30)
-    verdict = verdict_of(plan, site.workspace)
+def test_far_more_rows_than_live_has_need_a_decision_and_once_it_is_taken_the_plan_is_published(lake):
+    plan = rebuilt(lake, 30)
+    verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.NEEDS_A_DECISION
     assert f"{D1} 30 rows, 10 in live" in line(verdict, f"row counts {A.name}").figures
     assert line(verdict, f"rows changed {A.name}").figures.startswith("rows: 30 added, 10 removed, 0 changed, 10 unchanged")
-    publication = Publication(plan, site.workspace, "ada")
+    publication = Publication(plan, lake.workspace, "ada")
     with pytest.raises(Guarded, match="needs a decision"):
-        publication.publish("stable", lambda: NOW, verified(plan, site.workspace))
-    verdicts = Verdicts(str(site.root))
+        publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
+    verdicts = Verdicts(str(lake.root))
     with pytest.raises(UsageError, match=r"has no line 'nulls \*'. Nothing was accepted"):
         verdicts.accept(plan.id, ["row counts *", "nulls *"], who="bo", reason="a slip", at=NOW)
     verdicts.accept(plan.id, ["row counts *", f"drift {A.name}.n", "drift raw/b*"], who="bo", reason="it finds more", at=NOW)
-    assert verdict_of(plan, site.workspace).result == Result.PASSED  # what was accepted stays so on the same versions
-    publication.publish("stable", lambda: NOW, verified(plan, site.workspace))
-    assert site.values()[D1] == 30
+    assert verdict_of(plan, lake.workspace).result == Result.PASSED  # what was accepted stays so on the same versions
+    publication.publish("stable", lambda: NOW, verified(plan, lake.workspace))
+    assert lake.values()[D1] == 30
 
 
-def test_days_that_are_not_built_fail_it(site):
-    plan = rebuilt(site, 10, of=(A.name,))
-    verdict = verdict_of(plan, site.workspace)
+def test_days_that_are_not_built_fail_it(lake):
+    plan = rebuilt(lake, 10, of=(A.name,))
+    verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.FAILED
     forced = "not built yet, which the plan forces"
     assert line(verdict, f"days built {B.name}").figures == f"0 of 2 days built; {D1} {forced}; {D2} {forced}"
 
 
-def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_not(site):
-    plan = rebuilt(site, 10)
+def test_live_that_changed_under_the_plan_fails_it_and_a_night_beside_it_does_not(lake):
+    plan = rebuilt(lake, 10)
     for table in (A.name, B.name):
-        site.write({D3: 11}, table=table)
-    verdict = verdict_of(plan, site.workspace)
+        lake.write({D3: 11}, table=table)
+    verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.PASSED
     assert line(verdict, f"days outside the plan {A.name}").figures == f"1 identical; 1 built since by others: {D3}"
-    site.write({D1: 12})
-    verdict = verdict_of(plan, site.workspace)
+    lake.write({D1: 12})
+    verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.FAILED
     assert f"raw/a {D1}: built in live by run" in line(verdict, "live since the shadow was opened").figures
 
 
 @pytest.mark.parametrize(("problems", "result"), [((), Result.PASSED), (("n differs",), Result.FAILED)], ids=["agrees", "not"])
-def test_a_reconciliation_reads_the_tables_as_they_would_be_published(site, problems, result):
-    plan = rebuilt(site, 10)
+def test_a_reconciliation_reads_the_tables_as_they_would_be_published(lake, problems, result):
+    plan = rebuilt(lake, 10)
     read_rows = []
 
     @reconciliation(tables=[A.name, B.name])
@@ -114,7 +114,7 @@ def test_a_reconciliation_reads_the_tables_as_they_would_be_published(site, prob
         read_rows.append([read(name, [D0, *days]).num_rows for name in (A.name, B.name)])
         return Reconciled("30 rows of each", problems)
 
-    workspace = replace(site.workspace, reconciliations=(totals,))
+    workspace = replace(lake.workspace, reconciliations=(totals,))
     verdict = verdict_of(plan, workspace)
     assert verdict.result == result
     assert read_rows == [[30, 30]]

@@ -1,0 +1,204 @@
+"""Archives and the lakes that they are loaded into, alone and with days that are delivered."""
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from backfill_assets import Archive, Landing, TwoFlows, field, rules, same_day, table
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.archived import archived
+from backfill_assets.lake.store import Lake
+from backfill_assets.plan.status import State, Status, latest_builds, status_of
+from backfill_assets.settings import read_settings
+from backfill_assets.sources.archive_lines import Line, Reading
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.load_slice import LoadResult
+from backfill_assets.sources.take_in import take_in
+from backfill_assets.sources.two_flows import Precedence
+from backfill_assets.step.request import StepRequest, StepResult
+from backfill_assets.step.step import Step
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+from tests.worlds.deliveries import day, days, put
+
+PAST = Archive("past", day="at")
+ARCHIVED_DAYS = [day(n) for n in range(4)]
+
+
+def rows(*days: date, **more: Any) -> list[dict[str, Any]]:
+    return [{"n": n, "at": f"{at}T12:00:00Z", **more} for n, at in enumerate(days)]
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+@dataclass
+class ArchiveLake:
+    """A landing area with archives, and the lake that they are taken into."""
+
+    root: Path
+    archive: Archive = PAST
+
+    @property
+    def area(self) -> LandingArea:
+        return LandingArea(self.root / "landing", lake=str(self.root / "lake"))
+
+    def put(self, name: str, text: str | bytes) -> Path:
+        return put(self.area.root, f"past/{name}", text)
+
+    def run(self, **given: Any) -> dict[str, LoadResult]:
+        return {each.name: each for each in take_in(self.archive, self.area, **given)}
+
+    def held(self) -> dict[date, list[str]]:
+        """The lines of each day, read without the code under test but for which files are of which day."""
+        folder = self.root / "lake" / "_archived" / "past"
+        return {
+            at: sorted(
+                line
+                for files in of_day.values()
+                for file in files
+                for line in pq.read_table(folder / file.path)["line"].to_pylist()
+            )
+            for at, of_day in archived(str(folder)).days().items()
+        }
+
+    def version(self) -> int:
+        return archived(str(self.root / "lake" / "_archived" / "past")).version
+
+
+def expected(*rows: dict[str, Any]) -> dict[date, list[str]]:
+    days: dict[date, list[str]] = {}
+    for row in rows:
+        days.setdefault(date.fromisoformat(row["at"][:10]), []).append(json.dumps(row))
+    return {at: sorted(of_day) for at, of_day in days.items()}
+
+
+class Killed(BaseException):
+    pass
+
+
+class KilledAfter(Reading):
+    """A reading that is killed before its eighth line."""
+
+    def lines(self) -> Iterator[Line]:
+        for n, line in enumerate(super().lines()):
+            if n == 7:
+                raise Killed
+            yield line
+
+
+def parquet(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+DAYS = days(*range(6))
+ORDERS = Landing("orders", fields=[field("number STRING", "order", "order_no"), field("cents BIGINT")])
+
+
+def tables_of(precedence: Precedence, archive: Archive = PAST) -> list[Table]:
+    @table(
+        "raw/orders",
+        partition_by="arrival_day",
+        columns=f"arrival_day DATE, source_file STRING, {ORDERS.columns}",
+        reads={"rows": TwoFlows(ORDERS, archive, precedence)},
+        rules=[rules.has_rows()],
+        version="1",
+    )
+    def orders(rows: DataFrame) -> DataFrame:
+        """One row per row delivered."""
+        return rows.select("arrival_day", "source_file", *[each.name for each in ORDERS.fields])
+
+    @table(
+        "staging/sales",
+        partition_by="arrival_day",
+        columns="arrival_day DATE, orders BIGINT, cents BIGINT",
+        reads={"orders": same_day(orders)},
+        version="1",
+    )
+    def sales(orders: DataFrame) -> DataFrame:
+        """One row per day."""
+        return orders.groupBy("arrival_day").agg({"number": "count", "cents": "sum"}).toDF("arrival_day", "orders", "cents")
+
+    return [orders, sales]
+
+
+@dataclass
+class History:
+    """These tables on a lake and a landing area of a test's own."""
+
+    root: Path
+    spark: Callable[[], SparkSession]
+    precedence: Precedence = "landing"
+    archive: Archive = PAST
+
+    @property
+    def workspace(self) -> Workspace:
+        lake, landing = str(self.root / "lake"), self.root / "landing"
+        tables = tuple(tables_of(self.precedence, self.archive))
+        area = LandingArea(landing, lake=lake)
+        return Workspace(read_settings(lake=lake, landing=landing), tables, Calendar(DAYS[0], DAYS[-1]), Lake(lake), area)
+
+    def land(self, at: date, *cents: int) -> Path:
+        """Deliver a day's orders of so many cents each."""
+        rows = [{"order": f"{at}/{n}", "cents": each} for n, each in enumerate(cents)]
+        return put(self.workspace.area.root, f"orders/{at}.jsonl", _lines(rows))
+
+    def file_away(self, name: str, cents: Mapping[date, Iterable[int]], column: str = "order_no") -> Path:
+        """Put an archive there, of so many cents for each order of each day; its columns have the names of an earlier time."""
+        rows = [
+            {"at": f"{at}T10:00:00Z", column: f"{at}/{n}", "cents": c} for at, of in cents.items() for n, c in enumerate(of)
+        ]
+        return put(self.workspace.area.root, f"past/{name}", _lines(rows))
+
+    def take_in(self, **given: Any) -> dict[str, LoadResult]:
+        return {each.name: each for each in take_in(self.archive, self.workspace.area, **given)}
+
+    def run(self, at: Iterable[date] = DAYS, **request: Any) -> dict[str, StepResult]:
+        workspace, asked = self.workspace, StepRequest(**({"run": "a run"} | request))
+        return {each.name: Step(each, workspace, asked, self.spark).run(list(at)) for each in workspace.tables}
+
+    def status(self) -> Status:
+        workspace = self.workspace
+        return status_of(workspace, workspace.tables, DAYS, latest=latest_builds(workspace))
+
+    def outdated(self) -> list[date]:
+        return self.status().of("raw/orders").get(State.SOURCE_CHANGED, [])
+
+    def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        """These columns of a table, read without the code under test, in order."""
+        table = DeltaTable(f"{self.root}/lake/{name}").to_pyarrow_table(columns=list(columns))
+        return sorted(tuple(row.values()) for row in table.to_pylist())
+
+    def expected(self) -> list[tuple[date, int, int]]:
+        """`staging/sales` as DuckDB makes it of the files that lie there."""
+        root, both = self.workspace.area.root, self.precedence == "both"
+        first, second = ("landed", "filed") if self.precedence == "landing" else ("filed", "landed")
+        landed = (
+            f"SELECT regexp_extract(filename, '([^/]*).jsonl$', 1)::DATE AS day, cents "
+            f"FROM read_json('{root}/orders/*.jsonl', filename=true)"
+        )
+        columns = "{'at': 'VARCHAR', 'cents': 'BIGINT'}"
+        filed = f"""SELECT "at"[:10]::DATE AS day, cents FROM read_json('{root}/past/*.jsonl*', columns={columns})"""
+        kept = "" if both else f"WHERE day NOT IN (SELECT day FROM {first})"
+        with duckdb.connect() as database:
+            return database.execute(
+                f"WITH landed AS ({landed}), filed AS ({filed}), taken AS (FROM {first} UNION ALL (FROM {second} {kept})) "
+                "SELECT day, count(*), sum(cents)::BIGINT FROM taken GROUP BY day ORDER BY day"
+            ).fetchall()
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)

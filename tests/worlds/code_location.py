@@ -1,0 +1,309 @@
+"""Runs, jobs and sensors of a code location in this process, with a Dagster instance of their own."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import httpx
+import pytest
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
+    Definitions,
+    JobDefinition,
+    RunRequest,
+    SensorDefinition,
+    SensorResult,
+    SkipReason,
+    build_sensor_context,
+)
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import create_execution_plan, execute_run
+from dagster._core.execution.plan.state import KnownExecutionState
+from dagster._core.test_utils import create_run_for_test
+from pyspark.sql import SparkSession
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.code_location import definitions_of
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.orchestration.jobs import plan_jobs
+from backfill_assets.orchestration.release_sensor import (
+    release_sensor,
+)
+from backfill_assets.orchestration.spark import SparkResource
+from backfill_assets.plan.store import Plans
+from backfill_assets.servers.home import EVENT_BATCH_SIZE
+from backfill_assets.settings import Settings
+from backfill_assets.tables.declaration import Table
+from backfill_assets.workspace import Workspace
+from tests.worlds.deliveries import arriving, day
+from tests.worlds.outages import FOUR, World
+from tests.worlds.recorded import A, B, BuiltLake
+from tests.worlds.tables import table, workspace_of
+from tests.worlds.webservers import Launch, Server
+
+# As `backfill up` has it: written one by one, a run's events take longer than the run.
+EVENT_LOG = {"module": "backfill_assets.orchestration.event_log", "class": "BatchingSqliteEventLogStorage"}
+START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+def sharing(session: SparkSession, errors: list[BaseException]) -> SparkResource:
+    """A Spark resource that raises `errors`, one at each attempt, and then yields this process's session."""
+
+    class Shared(SparkResource):
+        def _init_session(self, conf: Mapping[str, str] = MappingProxyType({})) -> None:
+            if errors:
+                raise errors.pop()
+            self._spark_session = session
+
+        def forget(self) -> None: ...
+
+    return Shared(spark_config={})
+
+
+@dataclass
+class CodeLocation:
+    """A code location on a test's world, and the Dagster instance that remembers its runs."""
+
+    world: World
+    defs: Definitions
+    instance: DagsterInstance
+
+    def run(self, tags: Mapping[str, str] | None = None, **options: Any) -> Any:
+        job = self.defs.resolve_job_def("rebuild")
+        config = {"resources": {"options": {"config": options}}} if options else {}
+        days = {START: str(FOUR[0]), END: str(FOUR[-1])}
+        run = self.instance.create_run_for_job(job, tags=days | dict(tags or {}), run_config=config)
+        return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
+
+    def run_assets(self, names: Sequence[str], days: Sequence[date], tags: Mapping[str, str] | None = None) -> Any:
+        """A run of these assets on the days from the first to the last, as it is launched over GraphQL."""
+        keys = {AssetKey(name.split("/")) for name in names}
+        job = self.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection=keys)
+        run = self.instance.create_run_for_job(
+            job, tags={START: str(days[0]), END: str(days[-1])} | dict(tags or {}), asset_selection=frozenset(keys)
+        )
+        return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
+
+    def again(self, failed: Any) -> Any:
+        """Re-execute from failure, as the webserver does."""
+        job, parent = self.defs.resolve_job_def("rebuild"), self.instance.get_run_by_id(failed.run_id)
+        assert parent
+        steps, known = KnownExecutionState.build_resume_retry_reexecution(self.instance, parent)
+        plan = create_execution_plan(
+            job, parent.run_config, step_keys_to_execute=steps, known_state=known, instance_ref=self.instance.get_ref()
+        )
+        run = self.instance.create_run_for_job(
+            job, execution_plan=plan, run_config=parent.run_config, tags=dict(parent.tags),
+            root_run_id=parent.run_id, parent_run_id=parent.run_id,
+        )  # fmt: skip
+        return execute_run(InMemoryJob(job), run, self.instance, raise_on_error=False)
+
+    def materialized(self, name: str) -> set[str]:
+        return self.instance.get_materialized_partitions(AssetKey(name.split("/")))
+
+    def failures(self, result: Any) -> dict[str, str]:
+        errors = {e.step_key: e.event_specific_data.error for e in result.all_events if e.event_type_value == "STEP_FAILURE"}
+        return {str(step).replace("__", "/"): error.message for step, error in errors.items()}
+
+
+@contextmanager
+def delivered(root: Path, session: SparkSession, *errors: BaseException) -> Iterator[CodeLocation]:
+    """Four days of twenty outages each, delivered and not built."""
+    world = _world(root, session)
+    for n in range(4):
+        world.write(day(n), arriving(n, *range(20), began=n))
+    with opened_location(world, *errors) as location:
+        yield location
+
+
+@contextmanager
+def copied_location(location: CodeLocation, root: Path) -> Iterator[CodeLocation]:
+    """Lake, landing area and Dagster's records of a code location at which nothing is at work, once more, to be changed."""
+    shutil.copytree(location.world.root.parent, root, dirs_exist_ok=True)
+    with opened_location(_world(root, location.world.spark())) as copy:
+        yield copy
+
+
+def _world(root: Path, session: SparkSession) -> World:
+    return World(root / "lake", root / "landing", lambda: session, Calendar(FOUR[0], FOUR[-1]))
+
+
+@contextmanager
+def opened_location(world: World, *errors: BaseException) -> Iterator[CodeLocation]:
+    """A code location on this world, with Dagster's records beside the lake."""
+    defs = definitions_of(world.workspace, sharing(world.spark(), list(errors)))
+    folder = str(world.root.parent)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DAGSTER_EVENT_BATCH_SIZE", EVENT_BATCH_SIZE)
+        log = {"event_log_storage": EVENT_LOG | {"config": {"dagster_home": folder}}}
+        with DagsterInstance.local_temp(folder, log) as instance:
+            yield CodeLocation(world, defs, instance)
+
+
+RAW = ["raw/rejected_lines", "raw/outage_events"]
+
+
+class Recording(Server):
+    """The webserver in miniature, whose builds are recorded in the ledger, where the job reads them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        super().__init__(workspace.graph, Path(workspace.lake.root))
+
+    @property
+    def workspace(self) -> Workspace:
+        return self._workspace
+
+    def _build(self, launch: Launch, tables: Iterable[Table]) -> None:
+        super()._build(launch, tables)
+        self.workspace.lake.ledger.append([build for build in self.record.last.values() if build.run == launch.id])
+
+
+@dataclass
+class Office:
+    """Both jobs on a lake without tables, with the sample as its landing area. `sleep` replaces waiting."""
+
+    workspace: Workspace
+    instance: DagsterInstance
+    server: Server
+    sleep: Callable[[float], None] = field(default=lambda _: None)
+
+    def launch(self, job: str, run_tags: dict[str, str] | None = None, again: Any = None, **config: Any) -> Any:
+        """A run of a job with this configuration; `again` is a run to re-execute, with its configuration and tags."""
+        definition = Definitions(jobs=plan_jobs(self.workspace, self._dagster, lambda s: self.sleep(s))).resolve_job_def(job)
+        (step,) = definition.nodes
+        parent = self.instance.get_run_by_id(again.run_id) if again else None
+        run = self.instance.create_run_for_job(
+            definition,
+            run_config=parent.run_config if parent else {"ops": {step.name: {"config": config}}},
+            tags=parent.tags if parent else {**definition.run_tags, **(run_tags or {})},
+            root_run_id=parent.run_id if parent else None,
+            parent_run_id=parent.run_id if parent else None,
+        )
+        return execute_run(InMemoryJob(definition), run, self.instance, raise_on_error=False)
+
+    def without_protected_days(self) -> None:
+        settings = self.workspace.settings.model_copy(update={"protected_days": ""})
+        self.workspace = replace(self.workspace, settings=settings)
+
+    def _dagster(self, settings: Settings) -> Dagster:
+        return Dagster("http://dagster", transport=httpx.MockTransport(self.server.answer))
+
+    @property
+    def plans(self) -> Plans:
+        return Plans(self.workspace.lake.root)
+
+    def planned(self, **config: Any) -> str:
+        return metadata(self.launch("make_plan", **config))["plan"]
+
+    def tags(self, result: Any) -> dict[str, str]:
+        run = self.instance.get_run_by_id(result.run_id)
+        assert run
+        return dict(run.tags)
+
+    def log(self, result: Any) -> str:
+        """The lines that the job logged, without Dagster's own events."""
+        return "\n".join(e.user_message for e in self.instance.all_logs(result.run_id) if not e.is_dagster_event)
+
+
+def metadata(result: Any) -> dict[str, Any]:
+    """The metadata of a run's step, whether it succeeded or failed, by label."""
+    (event,) = [e for e in result.all_events if e.event_type_value in ("STEP_OUTPUT", "STEP_FAILURE")]
+    data = event.event_specific_data
+    values = data.user_failure_data.metadata if event.event_type_value == "STEP_FAILURE" else data.metadata
+    return {label: value.value for label, value in values.items()}
+
+
+def failure(result: Any) -> str:
+    """The message of the step that failed, once and without a retry."""
+    assert not result.success
+    (event,) = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
+    assert not [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+    return str(event.event_specific_data.user_failure_data.description)
+
+
+def executed(job: JobDefinition, config: dict[str, Any]) -> tuple[Any, DagsterInstance]:
+    """A run of a job of one op with this configuration, launched by ada, in this process; and the instance that has it."""
+    instance, definition = DagsterInstance.ephemeral(), Definitions(jobs=[job]).resolve_job_def(job.name)
+    (step,) = definition.nodes
+    run_config = {"ops": {step.name: {"config": config}}}
+    run = definition.execute_in_process(run_config, instance=instance, raise_on_error=False, tags={"user": "ada"})
+    return run, instance
+
+
+@dataclass
+class Ticks:
+    """Each with the cursor that the one before it left. `asked` is the last request."""
+
+    instance: DagsterInstance
+    cursor: str | None = None
+    asked: RunRequest | None = None
+
+    def tick(self, sensor: SensorDefinition) -> str | dict:
+        """The fields of the plan that is requested, or why none is."""
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = sensor(context)
+        self.cursor = context.cursor
+        if isinstance(result, SkipReason):
+            return str(result.skip_message)
+        assert isinstance(result, SensorResult)
+        (self.asked,) = result.run_requests or ()
+        return self.asked.run_config["ops"]["run"]["config"]
+
+    def run(self, status: DagsterRunStatus) -> str:
+        """A run of what was asked last, which ended so; its id as messages have it."""
+        assert self.asked
+        run = create_run_for_test(self.instance, job_name="run_plan", status=DagsterRunStatus.STARTED, tags=self.asked.tags)
+        (self.instance.report_run_canceled if status == DagsterRunStatus.CANCELED else self.instance.report_run_failed)(run)
+        return run.run_id[:8]
+
+
+class Ticking(BuiltLake):
+    """The lake, and ticks of the sensor, each with the cursor that the one before it left."""
+
+    instance: DagsterInstance
+    cursor: str | None = None
+    code = "1"
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of([table(A), replace(table(B), version=self.code)], self.calendar, str(self.root))
+
+    def tick(self) -> SensorResult:
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = release_sensor(self.workspace)(context)
+        assert isinstance(result, SensorResult)
+        self.cursor = result.cursor
+        return result
+
+
+@contextmanager
+def ticking(root: Path) -> Iterator[Ticking]:
+    """The lake with three days of both tables."""
+    lake = Ticking(root)
+    with DagsterInstance.ephemeral() as lake.instance:
+        for name in (A, B):
+            lake.build(name, 0, 1, 2)
+        yield lake
+
+
+def shown(result: SensorResult) -> list[Any]:
+    """Each release by its number and each evaluation by its verdict, in order."""
+    return [
+        event.metadata["release"].value if isinstance(event, AssetMaterialization) else event.passed  # type: ignore[union-attr]
+        for event in result.asset_events
+    ]
+
+
+def said(result: SensorResult) -> str:
+    assert not result.asset_events
+    assert result.skip_reason
+    return str(result.skip_reason.skip_message)

@@ -1,0 +1,223 @@
+"""What tests do in Python processes of their own: Spark sessions, writers of one table, and a killed build.
+
+`python -m tests.worlds.processes NAME [ARGUMENT ...]` calls the function of this name and prints what it returns."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
+from pyspark.sql.types import DateType, LongType, StructField, StructType
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.errors import UsageError
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.files import data_file_of
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.session import start
+from backfill_assets.lake.slice import DataFile
+from backfill_assets.lake.store import Lake
+from backfill_assets.orchestration.spark import spark_resource
+from backfill_assets.settings import read_settings
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.step.request import StepRequest
+from backfill_assets.step.step import Step
+from backfill_assets.tables.declaration import SliceDays, table
+from backfill_assets.workspace import Workspace
+from tests.worlds.case_reports import Reports
+from tests.worlds.deliveries import FIRST, day, days
+from tests.worlds.outages import OUTAGES, World
+from tests.worlds.suite import SAMPLE, SMALL, connect
+
+PROJECT = Path(__file__).resolve().parents[2]
+THREE = days(0, 1, 2)
+
+
+def in_a_process(name: str, *arguments: str) -> Any:
+    """What the function `name` returns in a process of its own."""
+    command = [sys.executable, "-m", "tests.worlds.processes", name, *arguments]
+    # What PySpark noted of this process's own session must not decide which kind the other one has.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def three_days(root: str, spark: SparkSession) -> World:
+    """Three days of every table, and the first of two of them once more in each other write mode."""
+    world = World(Path(root), SAMPLE, lambda: spark, Calendar(THREE[0], THREE[-1]))
+    world.run(THREE)
+    outages = world.table(OUTAGES)
+    fewer = replace(
+        outages,
+        version="2",
+        compute=lambda updates: outages.compute(updates).where("customers > 9").withColumn("customers", lit(9)),
+    )
+    world.run(THREE[:1], fewer, write_mode="merge")
+    return world
+
+
+def settings_of_one_plan() -> dict[str, Any]:
+    """A plan with settings of its own, while another client of the engine is there."""
+    settings = read_settings(spark_remote=connect())
+    remote = str(settings.spark_remote)
+    first: Any = start(settings)
+    other: Any = SparkSession.builder.remote(remote).create()
+    mine = spark_resource(settings)
+    runtime = {"spark.sql.shuffle.partitions": "7", "spark.databricks.delta.snapshotPartitions": "3"}
+    of_all = {name: first.conf.get(name) for name in runtime}
+    session: Any = mine.session(runtime | {"spark.driver.memory": SMALL["spark.driver.memory"]})
+    held = {name: session.conf.get(name) for name in runtime}
+    refusals = []
+    for wrong in (
+        {"spark.executor.instances": "9", "spark.sql.shuffle.partitions": "8"},
+        {"spark.sql.shufle.partitions": "8"},
+        {"spark.sql.shuffle.partitions": "many"},
+    ):
+        with pytest.raises(UsageError) as refused:
+            mine.session(wrong)
+        refusals.append(str(refused.value).replace(remote, "REMOTE"))
+    return {
+        "a session of its own": session.session_id != other.session_id,
+        "for all": of_all,
+        "wanted": runtime,
+        "held": held,
+        "of another client": {name: other.conf.get(name) for name in runtime},
+        "after the refusals": {name: session.conf.get(name) for name in runtime},
+        "refusals": refusals,
+    }
+
+
+def driver_of_its_own(root: str) -> dict[str, Any]:
+    """A run with a driver of its own: what it is started with, what it may change, what it may not, and three days by it."""
+    settings = read_settings(spark_master="local[2]")
+    with pytest.raises(UsageError, match="'many'"):
+        spark_resource(settings).session({"spark.sql.shuffle.partitions": "many", "spark.driver.memory": "1g"})
+    SparkContext.getOrCreate().stop()  # a run would have ended with that
+    resource = spark_resource(settings)
+    wanted = {"spark.driver.memory": "1g", "spark.executor.instances": "3", "spark.sql.shuffle.partitions": "7"}
+    session: Any = resource.session(wanted)
+    held = {name: session.conf.get(name) for name in wanted}
+    megabytes = session._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20
+    changed = resource.session(wanted | {"spark.sql.shuffle.partitions": "8"}).conf.get("spark.sql.shuffle.partitions")
+    refusals = []
+    for wrong in ({"spark.driver.memory": "3g"}, {"spark.sql.shuffle.partitions": "many"}):
+        with pytest.raises(UsageError) as refused:
+            resource.session(wrong)
+        refusals.append(str(refused.value))
+    three_days(root, session)
+    session.stop()
+    kind = type(session).__module__
+    return {"kind": kind, "wanted": wanted, "held": held, "megabytes": megabytes, "changed": changed, "refusals": refusals}
+
+
+WRITERS = 3
+COMMITS = {"acts": 40, "steps": 4}
+COLUMNS = StructType([StructField("arrival_day", DateType()), StructField("number", LongType())])
+
+
+@table(
+    "raw/numbers",
+    partition_by="arrival_day",
+    columns="arrival_day DATE, number BIGINT",
+    reads={"days": SliceDays()},
+    version="1",
+)
+def numbers(days):
+    """A row a day, whose number is the day's."""
+    return days.selectExpr("arrival_day", f"CAST(datediff(arrival_day, DATE'{FIRST}') AS BIGINT) AS number")
+
+
+def days_of(kind: str, writer: int) -> list[date]:
+    """The days of one writer; those of all are every day from the first on."""
+    return [day(number * WRITERS + writer) for number in range(COMMITS[kind])]
+
+
+def acts(root: str, number: str) -> None:
+    """Commit the writer's days one by one, without Spark."""
+    folder, writer = f"{root}/{numbers.name}", int(number)
+    for at in days_of("acts", writer):
+        builds = [Build(numbers.name, at, "accepted", f"writer {writer}", "1", rows=1)]
+        commit = FileCommit(folder, "arrival_day", [written(folder, at)], COLUMNS.json())
+        commit_and_record(root, numbers.name, partial(list, builds), commit)
+
+
+def written(folder: str, at: date) -> DataFile:
+    """A new file of one row, not committed."""
+    path = Path(folder) / f"arrival_day={at}" / "part-0.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"number": pa.array([(at - FIRST).days], pa.int64())}), path)
+    store = pyarrow.fs.SubTreeFileSystem(folder, pyarrow.fs.LocalFileSystem())
+    return data_file_of(store, store.get_file_info(str(path.relative_to(folder))), at)
+
+
+def steps(root: str, number: str) -> None:
+    """Compute, audit and commit the writer's days, a step each, as one client of the engine among several."""
+    settings, writer = read_settings(spark_remote=connect()), int(number)
+    spark = start(settings)
+    calendar = Calendar(day(0), day(WRITERS * COMMITS["steps"] - 1))
+    workspace = Workspace(settings, (numbers,), calendar, Lake(root), LandingArea(Path(root)))
+    for at in days_of("steps", writer):
+        Step(numbers, workspace, StepRequest(f"writer {writer}"), lambda: spark).run([at])
+    spark.stop()
+
+
+def all_at_once(kind: str, root: Path) -> None:
+    """Let every writer of a kind write, at the same time, until all have ended well."""
+    command = [sys.executable, "-m", "tests.worlds.processes", kind, str(root)]
+    writers = [subprocess.Popen([*command, str(n)], cwd=PROJECT, stderr=subprocess.PIPE, text=True) for n in range(WRITERS)]
+    errors = [writer.communicate(timeout=600)[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * WRITERS, errors
+
+
+# Where a build is killed: "commit", when the files of a table are written and not committed; "record", when they are, and the
+# ledger knows nothing of it. Found by what the interpreter calls; the process ends by SIGKILL, so that nothing is tidied up.
+POINTS: dict[str, CodeType] = {"commit": FileCommit.__call__.__code__, "record": Ledger.append.__code__}
+
+
+def killed_at_point(reports: Reports, table: str, point: str) -> None:
+    """Run what is due in a process of its own, until it comes to this point of this table's step."""
+    first, last = reports.calendar.first, reports.calendar.last
+    command = [sys.executable, "-m", "tests.worlds.processes", "killed_build"]
+    command += [str(reports.root), str(first), str(last), table, point]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+
+
+def killed_build(root: str, first: str, last: str, table: str, point: str) -> None:
+    """Build what is due, and be killed at a point of a table's step."""
+
+    def kill_there(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is POINTS[point]:
+            held = frame.f_locals
+            if point == "commit" and held["self"].folder.endswith(table):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if point == "record" and held["builds"] and held["builds"][0].table == table:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    spark = start(read_settings(spark_remote=connect()))
+    calendar = Calendar(date.fromisoformat(first), date.fromisoformat(last))
+    sys.setprofile(kill_there)
+    Reports(Path(root), calendar, lambda: spark).run(run="killed")
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])), flush=True)
+    # A Connect session that is closed while Python takes itself apart waits for ever for threads that have ended.
+    os._exit(0)

@@ -1,0 +1,321 @@
+"""Small projects: written into a folder, edited there, or of one table in memory."""
+
+import importlib
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.latest import latest
+from backfill_assets.lake.store import Lake
+from backfill_assets.plan.status import State, Status, status_of
+from backfill_assets.settings import read_settings
+from backfill_assets.sources.area import LandingArea
+from backfill_assets.step.request import StepRequest, StepResult
+from backfill_assets.step.step import Step
+from backfill_assets.tables.code_version import code_version
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.source_text import parsed
+from backfill_assets.workspace import Workspace, open_workspace
+
+MODULE = '''import backfill_assets
+from datetime import date
+from backfill_assets import Landing, rules, same_day, table
+
+@table(
+    "raw/files", partition_by="arrival_day", columns="arrival_day DATE, source_file STRING, line STRING",
+    reads={"lines": Landing("marks")}, rules=[rules.has_rows()],
+)
+def files(lines):
+    """As delivered."""
+    return lines.select("arrival_day", "source_file", "line")
+
+@table("staging/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING", reads={"files": same_day(files)})
+def marks(files):
+    """One row per mark."""
+    return files.select("arrival_day", "line")
+
+defs = backfill_assets.definitions(tables=[files, marks], first_day=date(2019, 6, 1), last_day=date(2019, 6, 2))
+'''
+
+
+def written(root: Path, name: str, *changes: tuple[str, str]) -> Path:
+    """A folder with the module `name` and a pyproject.toml that names it; of each change, the first text becomes the second."""
+    folder = root / f"{name} folder"
+    folder.mkdir(parents=True)
+    module = MODULE
+    for old, new in changes:
+        assert old in module
+        module = module.replace(old, new)
+    (folder / f"{name}.py").write_text(module)
+    (folder / "pyproject.toml").write_text(f'[tool.backfill]\nproject = "{name}"\n')
+    return folder
+
+
+def opened(folder: Path, **given: Any) -> Workspace:
+    """The workspace of a folder, with nothing taken from the environment that the tests run in."""
+    return open_workspace(folder, **{"home": ".backfill", "lake": "", "landing": "", "last_day": "", **given})
+
+
+def deliver(workspace: Workspace, *days: str) -> None:
+    """Deliver a file of one line for each of `days`."""
+    source = workspace.tables[0].source()
+    assert source
+    folder = workspace.area.root / source.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for day in days:
+        (folder / f"{day}.jsonl").write_text(f'{{"day": "{day}"}}\n')
+
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class OneTable:
+    """One table, in a lake of a test's own. `spark` is asked for after days were looked at, and before they are read."""
+
+    root: Path
+    table: Table
+    spark: Callable[[], SparkSession]
+    calendar: Calendar
+
+    @property
+    def workspace(self) -> Workspace:
+        settings = read_settings(lake=str(self.root / "lake"), landing=self.root)
+        area = LandingArea(self.root, self.root / "landed", lake=settings.lake)
+        return Workspace(settings, (self.table,), self.calendar, Lake(settings.lake), area)
+
+    def run(self, **request: Any) -> StepResult:
+        return Step(self.table, self.workspace, StepRequest(run="a run", **request), self.spark).run(self.calendar.days())
+
+    def status(self) -> Status:
+        newest = latest(self.workspace.lake.ledger, {self.table.name: None})
+        return status_of(self.workspace, [self.table], self.calendar.days(), latest=newest)
+
+    def outdated(self) -> list[date]:
+        return self.status().of(self.table.name).get(State.SOURCE_CHANGED, [])
+
+    def rows(self) -> Rows:
+        """What the lake holds, in order; times without their zone."""
+        rows: pa.Table = DeltaTable(self.workspace.lake.path(self.table.name)).to_pyarrow_table()
+        values = rows.select([column.split()[0] for column in self.table.columns.split(", ")]).to_pydict()
+        return sorted(zip(*(map(_without_zone, each) for each in values.values()), strict=True), key=repr)
+
+
+def _without_zone(value: Any) -> Any:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+MODULES = ("shop", "rates", "fast_rates")
+
+
+def searched_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of modules that begins the search path."""
+    monkeypatch.syspath_prepend(str(folder))
+    for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
+        monkeypatch.delitem(sys.modules, name)
+    return folder
+
+
+def version(folder: Path, **texts: str) -> str:
+    """The version of `t` of the module `shop`; a text with a name like `shop__k` is of the module `k` of the package `shop`."""
+    for name, text in texts.items():
+        path = folder.joinpath(*name.split("__")).with_suffix(".py")
+        if "__" in name:
+            path.parent.mkdir(exist_ok=True)
+            (path.parent / "__init__.py").touch()
+        path.write_text(dedent(text))
+    importlib.invalidate_caches()
+    parsed.cache_clear()
+    return code_version("shop" if (folder / "shop.py").exists() else "shop.tables", "t")
+
+
+NUMBERS = itertools.count()
+FEATURES = '''"""What models read."""
+from pyspark.sql import functions as F
+from backfill_assets import SliceDays, table
+import {project}.words
+from {project} import words
+from {project}.deeper import rounded as whole
+from .deeper import Kept
+from .registry import LIMITS, STEPS, WITHIN, conditional, fallback
+from . import whole as entire
+
+WEEK = 7
+OTHER = 8
+
+def first():
+    from .late import one as number
+    return number()
+
+def second():
+    from .late import two as number
+    return number()
+
+def three():
+    return 0
+
+def hidden():
+    from .late import three
+    return three()
+
+@table(
+    "features/a", partition_by="day", columns="day DATE, n INT", reads={"rows": SliceDays(), "helper": SliceDays()},
+    version="1", pool="spark",
+)
+def a(rows: int, helper=None) -> int:
+    """A promise."""
+    # A reason.
+    return helper(F.lit(WEEK)) + whole(rows) + words.shout("a") + {project}.words.whisper("a") + Kept().value() + more()
+
+def more():
+    from .late import imported
+    from .registry import LATER, Base, wrapped
+    two = wrapped() + len(Base.known) + LATER() + first() + second() + hidden()
+    return two + STEPS["x"](LIMITS.high) + conditional() + fallback() + WITHIN[0]([]) + imported() + vars(entire)["f"]()
+
+def helper(rows):
+    return OTHER
+'''
+DEEPER = """
+STEPS = 3
+
+def rounded(rows, steps=STEPS):
+    kept: list = [inner(r) for r in rows]
+    return kept
+
+def inner(row: int):
+    return row + STEPS
+
+def unused(row):
+    return row
+
+class Kept:
+    unit: int
+
+    def value(self):
+        return 1
+"""
+REGISTRY = """
+import contextlib
+import types
+
+LIMITS, STEPS = types.SimpleNamespace(), {}
+LIMITS.high = 1
+
+def register(step):
+    STEPS[step.__name__] = step
+    return step
+
+def by_item():
+    return 10
+
+STEPS["set"] = by_item
+
+@register
+def by_decorator():
+    return 20
+
+def by_call():
+    return 30
+
+register(by_call)
+
+def by_loop():
+    return 40
+
+for _each in (by_loop,):
+    STEPS.update(loop=_each)
+
+if STEPS:
+    def conditional():
+        return 50
+
+try:
+    import nothing_of_that_name
+except ImportError:
+    def fallback():
+        return 60
+
+with contextlib.suppress(ValueError):
+    WITHIN = [len]
+
+def add(steps, step):
+    steps["given"] = step
+
+def given():
+    return 90
+
+add(STEPS, given)
+
+def deeper(step):
+    register(step)
+
+def deep():
+    return 92
+
+deeper(deep)
+
+class Base:
+    known = []
+
+    def __init_subclass__(cls):
+        Base.known.append(cls)
+
+class Extended(Base):
+    def value(self):
+        return 94
+
+setattr(LIMITS, "low", 1)
+LATER = None
+
+def set_later():
+    global LATER
+    LATER = object
+
+set_later()
+
+def table(compute):
+    return lambda: 96
+
+@table
+def wrapped():
+    return 1
+"""
+WORDS = "def shout(text):\n    return text.upper()\n\ndef whisper(text):\n    return text.strip()\n"
+
+
+class EditedProject:
+    """A package of three modules on disk, edited by replacing text."""
+
+    def __init__(self, root: Path):
+        self.name, self.root = f"project{next(NUMBERS)}", root
+        numbers = {"imported": 70, "one": 71, "two": 0, "three": 73}
+        late = "".join(f"def {name}():\n    return {n}\n" for name, n in numbers.items())
+        whole = "def f():\n    return 80\n"
+        modules = {"__init__": "", "features": FEATURES, "deeper": DEEPER, "words": WORDS, "registry": REGISTRY}
+        for module, text in (modules | {"late": late, "whole": whole}).items():
+            path = root / self.name / f"{module}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.replace("{project}", self.name))
+        importlib.invalidate_caches()
+
+    def version(self) -> str:
+        parsed.cache_clear()
+        return code_version(f"{self.name}.features", "a")
+
+    def edit(self, module: str, old: str, new: str) -> str:
+        path = self.root / self.name / f"{module}.py"
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+        return self.version()

@@ -1,0 +1,394 @@
+"""A lake of two small tables that plans and nights write, release, publish and roll back, by `deltalake` alone.
+
+The value of a day is its rows: as many as the value says, each with it. So rows tell what was written."""
+
+import hashlib
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from backfill_assets.calendar import Calendar
+from backfill_assets.lake.commit import commit_and_record
+from backfill_assets.lake.delta_table import open_table
+from backfill_assets.lake.file_commit import FileCommit
+from backfill_assets.lake.files import write_table
+from backfill_assets.lake.maintenance import Maintenance, maintain
+from backfill_assets.lake.paths import files_in
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.release import STABLE
+from backfill_assets.lake.released import ReleasedTable
+from backfill_assets.lake.releases import Releases
+from backfill_assets.lake.slice import files_of
+from backfill_assets.lake.upkeep import MANY_FILES, TableUpkeep
+from backfill_assets.plan.chunks import Chunk
+from backfill_assets.plan.plan import Plan
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.shadow import open_shadow
+from backfill_assets.plan.shadow import workspace_of as workspace_of_plan
+from backfill_assets.plan.store import Plans
+from backfill_assets.publish.conflicts import ShadowState
+from backfill_assets.publish.decision import Decision, Kind
+from backfill_assets.publish.live import live_tables
+from backfill_assets.publish.publish import Publication
+from backfill_assets.publish.published import Published
+from backfill_assets.publish.release_live import Released, release_live
+from backfill_assets.publish.rollback import roll_back
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.windows import SliceDays, same_day
+from backfill_assets.verify.checklist import Verdict
+from backfill_assets.verify.verdicts import Verdicts
+from backfill_assets.verify.verified import verified
+from backfill_assets.verify.verify import verify
+from backfill_assets.workspace import Workspace
+from tests.worlds.deliveries import day
+from tests.worlds.tables import workspace_of
+
+DAYS = [day(n) for n in range(4)]
+CALENDAR = Calendar(DAYS[0], DAYS[-1])
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+A = Table("raw/a", lambda: None, "day", "n BIGINT, day DATE", {"days": SliceDays()}, (), "1")
+B = Table("raw/b", lambda: None, "day", "n BIGINT, day DATE", {"a": same_day(A)}, (), "1")
+
+
+# The column of the number, and its type.
+NUMBER = ("n", "long")
+
+
+def columns(day_column: str, *texts: str, number: tuple[str, str] = NUMBER) -> str:
+    """The columns of a table, as Spark says them: the number, the day, and texts."""
+    types = {number[0]: number[1], day_column: "date", **dict.fromkeys(texts, "string")}
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+@dataclass
+class SmallLake:
+    """A lake at `root`, a folder or the address of an object store; `column` is the day of its tables."""
+
+    root: Path
+    column: str = "day"
+    runs: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of([A, B], CALENDAR, str(self.root))
+
+    def plan(self, days: Mapping[str, list[date]], reason: str = "") -> Plan:
+        """A plan of these days that was started and has ended."""
+        reasons = {table: {str(at): "missing" for at in of} for table, of in days.items()}
+        plan = Plan(dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason))
+        self.plans.keep(plan)
+        self.plans.note(plan.id, "started", NOW, who="ada")
+        self.plans.note(plan.id, "ended", NOW, ending="done")
+        return plan
+
+    def shadow_plan(
+        self, days: Mapping[str, list[date]], reason: str = "", workspace: Workspace | None = None, *, force: bool = True
+    ) -> Plan:
+        """A plan of these days into a shadow, which is open and has no days yet; it was started, and has ended.
+
+        Without `force`, days that live has of the same code and inputs are not built.
+        """
+        reasons = {table: {str(at): "code changed" for at in of} for table, of in days.items()}
+        code = (
+            dict.fromkeys(days, "1") | {name: of for name, of in workspace.code.items() if name in days} if workspace else None
+        )
+        plan = Plan(
+            code or dict.fromkeys(days, "1"), reasons, [Chunk(0, days)], PlanOptions(reason=reason, into="shadow", force=force)
+        )
+        self.plans.keep(plan)
+        self.plans.note(plan.id, "started", NOW, who="ada")
+        open_shadow(plan, workspace or self.workspace, "ada")
+        self.plans.note(plan.id, "ended", NOW, ending="done")
+        return plan
+
+    @property
+    def plans(self) -> Plans:
+        return Plans(str(self.root))
+
+    def write(
+        self,
+        values: Mapping[date, int],
+        *,
+        table: str = A.name,
+        plan: str = "",
+        code: str = "1",
+        more: str = "",
+        into: Plan | None = None,
+        number: tuple[str, str] = NUMBER,
+    ) -> list[Build]:
+        """Write days in one commit, by a plan or by a night; one whose value is the same is recorded as unchanged.
+
+        With `into`, they are written to the shadow of that plan. Days of B are recorded with the fingerprints of A's.
+        """
+        self.runs["run"] += 1
+        lake = workspace_of_plan(into, self.workspace).lake if into else self.workspace.lake
+        plan, code = (into.id, into.code[table]) if into else (plan, code)
+        now, folder = {} if into else self.values(table), lake.path(table)
+        rows = [(value, at) for at, value in values.items() for _ in range(value)]
+        numbers = pa.array([v for v, _ in rows], pa.int64()).cast(pa.int64() if number[1] == "long" else pa.string())
+        data = {number[0]: numbers, self.column: pa.array([at for _, at in rows], pa.date32())}
+        data |= {more: pa.array([f"{v}" for v, _ in rows], pa.string())} if more else {}
+        files = write_table(pa.table(data), folder, self.column)
+
+        def decide() -> list[Build]:
+            ledger = lake.ledger
+            at, known, run = (
+                ledger.next_time(table),
+                lake.latest({table: None, A.name: None}).accepted,
+                f"run{self.runs['run']}",
+            )
+            builds = []
+            for of, value in values.items():
+                # An unchanged build names the commit of its rows.
+                same = known.get((table, of)) if now.get(of) == value else None
+                there: dict[str, Any] = {"delta_version": same.delta_version, "data_files": same.data_files} if same else {}
+                read = known.get((A.name, of)) if table == B.name else None
+                there["inputs"] = {A.name: {str(of): read.fingerprint}} if read else {}
+                there["outcome"] = "unchanged" if same else "accepted"
+                made = Build(table, of, "accepted", run, code, fingerprint=f"{value}{more}", rows=value, plan=plan, at=at)
+                builds.append(replace(made, **there))
+            return builds
+
+        accepted = {at for at, value in values.items() if now.get(at) != value}
+        kept = [file for file in files if file.day in accepted]
+        for file in files:
+            if file.day not in accepted:  # as a step does with files that it does not commit
+                files_in(folder).delete_file(unquote(file.path))
+        commit = FileCommit(folder, self.column, kept, columns(self.column, *([more] if more else []), number=number))
+        return commit_and_record(lake.root, table, decide, commit)
+
+    def fail(self, *days: date, table: str = A.name, message: str = "no rows") -> None:
+        """Days that a run of live could not build."""
+        ledger = self.workspace.lake.ledger
+        at = ledger.next_time(table)
+        ledger.append([Build(table, of, "failed", "a run", "1", message=message, at=at) for of in days])
+
+    def values(self, table: str = A.name) -> dict[date, int]:
+        """The value of every day that has rows, read from the table; a day with rows of two values fails."""
+        written = open_table(f"{self.root}/{table}")
+        if written is None:
+            return {}
+        rows = written.to_pyarrow_table(columns=[self.column, "n"])
+        pairs = Counter(zip(rows[self.column].to_pylist(), rows["n"].to_pylist(), strict=True))
+        assert all(count == value for (_, value), count in pairs.items()), pairs
+        assert len({at for at, _ in pairs}) == len(pairs), pairs
+        return dict(sorted(pairs))
+
+    def files(self, table: str = A.name) -> dict[date, set[str]]:
+        """The data files of every day."""
+        listed: dict[date, set[str]] = {}
+        for file in files_of(DeltaTable(f"{self.root}/{table}"), self.column, DAYS):
+            listed.setdefault(file.day, set()).add(file.path)
+        return listed
+
+    def roll_back(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Kind]:
+        return {partition: each.kind for partition, each in self.decisions(plan, force=force).items()}
+
+    def decisions(self, plan: Plan, *, force: bool = False) -> dict[tuple[str, date], Decision]:
+        decisions, _ = roll_back(plan, self.workspace, who="ada", now=lambda: NOW, reason="a wrong rule", force=force)
+        return decisions
+
+
+# What a publication writes with: before and after each of these, it may be killed.
+WRITING = ("put_files", "_append", "append", "note", "delete_shadow")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of ours handles it."""
+
+
+@contextmanager
+def killed_at(number: int) -> Iterator[None]:
+    """Raise Killed at the call or the return of that number, of the functions that write."""
+    left = [number]
+
+    def at(frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "return") and frame.f_code.co_name in WRITING and "backfill_assets" in frame.f_code.co_filename:
+            left[0] -= 1
+            if left[0] == -1:
+                raise Killed(frame.f_code.co_name)
+
+    sys.setprofile(at)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+RELEASED = dict(zip(DAYS, [1, 2, 3, 4], strict=True))
+
+
+def released_lake(root: Path | str) -> SmallLake:
+    """Four days of A and B in the lake at `<root>/lake`, all of them released; the value of a day of B is that of A."""
+    lake = SmallLake(f"{root}/lake" if isinstance(root, str) else root / "lake")  # type: ignore[arg-type]
+    for table in (A.name, B.name):
+        lake.write(RELEASED, table=table)
+    assert isinstance(release_live(lake.workspace, who="sensor"), Released)
+    return lake
+
+
+def approved(state: ShadowState) -> None:
+    """Nobody objects."""
+
+
+def publish(lake: SmallLake, plan: Plan, channel: str = "stable", reason: str = "a new rule", **options) -> Published:
+    return Publication(plan, lake.workspace, "ada", reason).publish(channel, lambda: NOW, approved, **options)
+
+
+def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
+    """A plan whose publication was killed when A was in live, and B was not."""
+    plan = rebuilt_in_shadow(lake, values)
+    for stop in range(20):
+        with pytest.raises(Killed), killed_at(stop):
+            publish(lake, plan)
+        if lake.values() != RELEASED:
+            break
+    assert lake.values(B.name) == RELEASED
+    return plan
+
+
+def released(lake: SmallLake, table: str = A.name, channel: str = "stable") -> dict[date, int]:
+    """The value of every day that readers of a channel get, which has as many rows as it says."""
+    release = Releases(str(lake.root)).of_channel(channel)
+    rows = ReleasedTable(str(lake.root), release, table).dataset().to_table().to_pydict()
+    pairs = Counter(zip(rows["day"], rows["n"], strict=True))
+    assert all(count == value for (_, value), count in pairs.items()), pairs
+    return dict(sorted(pairs))
+
+
+def four_days(root: Path) -> SmallLake:
+    """Four days of A, with the values 1 to 4, of an older code."""
+    lake = SmallLake(root)
+    lake.write({at: n for n, at in enumerate(DAYS, start=1)}, code="0")
+    return lake
+
+
+def rebuilt_in_live(lake: SmallLake, values: Mapping[date, int], **options: Any) -> Plan:
+    """A plan that has built these days in live."""
+    plan = lake.plan({A.name: list(values)})
+    lake.write(values, plan=plan.id, **options)
+    return plan
+
+
+TEN = dict.fromkeys(DAYS, 10)
+
+
+def ten_rows(root: Path) -> SmallLake:
+    """Ten rows of every day of A and B, released."""
+    lake = SmallLake(root / "lake")
+    for table in (A.name, B.name):
+        lake.write(TEN, table=table)
+    release_live(lake.workspace, who="sensor")
+    return lake
+
+
+def rebuilt_in_shadow(lake: SmallLake, values: dict[date, int], of: tuple[str, ...] = (A.name, B.name)) -> Plan:
+    """A plan of these days of both tables, or of one, built in its shadow."""
+    plan = lake.shadow_plan({name: list(values) for name in of}, reason=str(values))
+    for table in of:
+        lake.write(values, table=table, into=plan)
+    return plan
+
+
+def verdict_of(plan: Plan, workspace: Workspace) -> Verdict:
+    """The verdict, with every decision taken: these tables drift with each row."""
+    verdict = verify(plan, workspace, who="ada", now=lambda: NOW)
+    if not verdict.undecided():
+        return verdict
+    return Verdicts(workspace.lake.root).accept(plan.id, ["*"], who="ada", reason="a test", at=NOW)
+
+
+def publish_verified(
+    lake: SmallLake, plan: Plan, workspace: Workspace | None = None, act=None, channel: str = "stable"
+) -> Published:
+    """Publish what was verified; `act` happens between the look at the shadow and the first commit."""
+    workspace = workspace or lake.workspace
+    approve = verified(plan, workspace)
+
+    def approved(state: ShadowState) -> None:
+        approve(state)
+        if act:
+            act()
+
+    return Publication(plan, workspace, "ada").publish(channel, lambda: NOW, approved)
+
+
+RELEASE_WINDOW = 30
+
+
+def later(days: float) -> datetime:
+    return datetime.now(UTC) + timedelta(days=days)
+
+
+def maintain_later(lake: SmallLake, days: float = 0) -> Maintenance:
+    """Maintain the lake as if it were so many days later."""
+    return maintain(str(lake.root), RELEASE_WINDOW, later(days), "ada")
+
+
+def age(lake: SmallLake, days: float) -> None:
+    """Make everything that lies in the lake older by so many days."""
+    for path in lake.root.rglob("*"):
+        then = path.stat().st_mtime - timedelta(days=days).total_seconds()
+        os.utime(path, (then, then))
+
+
+def upkeep_of(done: Maintenance, name: str = A.name) -> TableUpkeep:
+    return next(table for table in done.tables if table.name == name)
+
+
+def files_on_disk(lake: SmallLake, table: str = A.name) -> set[str]:
+    """The data files in the folder of a table."""
+    paths = {path.relative_to(lake.root / table) for path in (lake.root / table).rglob("*.parquet")}
+    return {str(path) for path in paths if path.parts[0] != "_delta_log"}
+
+
+def release_live_now(lake: SmallLake, *channels: str) -> int:
+    """Release live as it stands."""
+    releases = Releases(str(lake.root))
+    newest = releases.newest()
+    tables = live_tables(lake.workspace, newest)
+    return releases.add(newest, tables, kind="live", who="ada", reason="r", channels=channels or (STABLE,)).number
+
+
+def values_of_release(lake: SmallLake, number: int) -> dict[date, int]:
+    """The value of each day of A as a release has it; each as often as it says."""
+    release_live_now = Releases(str(lake.root)).readable(number)
+    rows = ReleasedTable(str(lake.root), release_live_now, A.name).dataset().to_table()
+    pairs = list(zip(rows["day"].to_pylist(), rows["n"].to_pylist(), strict=True))
+    assert all(pairs.count(pair) == pair[1] for pair in set(pairs)), pairs
+    return dict(sorted(set(pairs)))
+
+
+def write_in_many_files(lake: SmallLake, at: date, count: int = MANY_FILES + 1) -> None:
+    """Write a day of A, of the value `count`, by a night whose build has a file a row."""
+    folder, ledger = str(lake.root / A.name), lake.workspace.lake.ledger
+    row = pa.table({"n": pa.array([count], pa.int64()), "day": pa.array([at], pa.date32())})
+    files = [file for _ in range(count) for file in write_table(row, folder, "day")]
+
+    def decide() -> list[Build]:
+        when = ledger.next_time(A.name)
+        return [Build(A.name, at, "accepted", f"run{when}", "1", fingerprint=f"{count}", rows=count, at=when)]
+
+    commit_and_record(str(lake.root), A.name, decide, FileCommit(folder, "day", files, columns("day")))
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Everything in a folder, folders too, with a hash of what is in a file."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in root.rglob("*")
+    }

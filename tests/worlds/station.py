@@ -1,0 +1,201 @@
+"""A lake with real servers: asking them, waiting for them, and a person at Dagster's pages."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol
+
+from playwright.sync_api import Locator, Page, sync_playwright
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from backfill_assets.calendar import as_day, between, consecutive
+from backfill_assets.dagster_client.client import Dagster, payload
+from backfill_assets.dagster_client.launched import Launched
+from backfill_assets.lake.record import Build
+from backfill_assets.lake.store import Lake
+from tests.worlds import questions
+
+FIRST = date(2019, 8, 15)
+TIMEOUT_S = 900
+
+
+def eventually(look: Callable[[], Any], *, what: str, patience: float = TIMEOUT_S) -> Any:
+    """The first true answer of `look`."""
+    again = retry_if_result(lambda found: not found)
+    try:
+        return Retrying(stop=stop_after_delay(patience), wait=wait_fixed(0.5), retry=again, reraise=True)(look)
+    except Exception as error:
+        raise AssertionError(f"not within {patience} s: {what}") from error
+
+
+class Restarted(Protocol):
+    def start(self) -> None: ...
+
+    def end(self, stop: Callable[[], object] | None = None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Station:
+    dagster: Dagster
+    home: Path
+    landing: Path
+    project: Path
+    env: Mapping[str, str]
+    up: Restarted
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(str(self.home / "lake"))
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        """`backfill` with these arguments, as a user types it, at work."""
+        command = [sys.executable, "-m", "backfill_assets.cli", *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=self.env, cwd=self.project, text=True, stdout=pipe, stderr=subprocess.STDOUT)
+
+    def backfill(self, *arguments: str, code: int = 0) -> str:
+        """What `backfill` prints, once it has ended with `code`."""
+        return ended(self.started(*arguments), code)
+
+    def asked_json(self, *arguments: str) -> Any:
+        """The JSON that `backfill` prints, below the progress it tells on stderr."""
+        return json.loads(self.backfill(*arguments, "--json").splitlines()[-1])
+
+    def ask(self, document: str, **variables: Any) -> Any:
+        """The one field a document asks for; an error it answers with fails the test in its words."""
+        answer = next(iter(self.dagster.ask(document, variables).values()))
+        return payload(answer) if isinstance(answer, Mapping) else answer
+
+    def finished(self, launched: Launched) -> str:
+        """The status that what was launched ends with."""
+
+        def over() -> Launched | None:
+            return next((each for each in self.dagster.launched() if each.id == launched.id and each.is_over), None)
+
+        return str(eventually(over, what=f"{launched} over").status)
+
+    def ended(self, run: str) -> dict[str, Any]:
+        def over() -> Any:
+            found = self.ask(questions.RUN, run=run)
+            return found if found["status"] in ("SUCCESS", "FAILURE", "CANCELED") else None
+
+        return dict(eventually(over, what=f"run {run} over"))
+
+    def of_plan(self, plan_id: str) -> list[Launched]:
+        """What was launched for a plan, oldest first."""
+        return self.dagster.launched({"backfill/plan": plan_id})[::-1]
+
+    def process_of(self, launched: Launched) -> int:
+        """The process of the run that was launched, or of a backfill's, as soon as a step of it is at work."""
+
+        def started_process() -> int:
+            for run in self.dagster.runs(launched):
+                said = [event.get("message", "") for event in self.ask(questions.MESSAGES, run=run["runId"])["events"]]
+                pids = [int(m[1]) for text in said if (m := re.search(r"\(pid: (\d+)\)", text))]
+                if pids and any(text.startswith("Started execution of step") for text in said):
+                    return pids[-1]
+            return 0
+
+        return int(eventually(started_process, what=f"a step of {launched} at work"))
+
+    def materialized(self, table: str) -> str:
+        """The days of `table` that Dagster calls materialized, as spans."""
+        ranges = self.ask(questions.DAYS, table=key(table))["assetPartitionStatuses"]["ranges"]
+        good = [between(as_day(r["startKey"]), as_day(r["endKey"])) for r in ranges if r["status"] == "MATERIALIZED"]
+        return spans(day for stretch in good for day in stretch)
+
+    def verdicts(self, table: str, check: str) -> dict[str, bool]:
+        """What a check said last of each day."""
+        found = self.ask(questions.CHECK, table=key(table), check=check)
+        said = [each["evaluation"] for each in found if each["evaluation"]]
+        return {each["partition"]: each["success"] for each in reversed(said)}
+
+    def complaints(self, launched: Launched) -> str:
+        """Everything the failed steps of its runs said."""
+        runs = [run["runId"] for run in self.dagster.runs(launched)]
+        return "\n".join(message for run in runs for message in self.dagster.failures(run).values())
+
+    def builds(self) -> list[Build]:
+        return self.lake.ledger.builds()
+
+
+def ended(process: subprocess.Popen[str], code: int) -> str:
+    printed, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == code, printed
+    return printed
+
+
+def spans(days: Iterable[date]) -> str:
+    """Days as `A..B, C..D`: two lists of sixty are hard to compare by eye."""
+    return ", ".join(f"{island[0]}..{island[-1]}" for island in consecutive(days))
+
+
+def key(table: str) -> dict[str, list[str]]:
+    return {"path": table.split("/")}
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# Without the background services that it would look for on the network.
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+# A page waits this long for what it is asked to find: a run of a few days takes some seconds on a busy machine.
+PATIENCE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Browser:
+    """The pages of the webserver at `url`, whose code location is `location`."""
+
+    page: Page
+    url: str
+    location: str
+
+    def open(self, path: str) -> Page:
+        self.page.goto(f"{self.url}{path}")
+        return self.page
+
+    def group(self, name: str) -> Page:
+        """The page of an asset group, as a graph."""
+        return self.open(f"/locations/__repository__@{self.location}/asset-groups/{name}/lineage")
+
+    def launchpad(self, job: str) -> Page:
+        return self.open(f"/locations/__repository__@{self.location}/jobs/{job}/playground")
+
+    def dialog(self) -> Locator:
+        return self.page.get_by_role("dialog").last
+
+    def press(self, name: str, within: Locator | None = None) -> None:
+        (within or self.page).get_by_role("button", name=name).last.click()
+
+    def type_config(self, config: str) -> None:
+        """Replace what the configuration editor holds."""
+        self.page.locator(".CodeMirror").last.click()
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.insert_text(config)
+
+    def sees(self, text: str | re.Pattern[str]) -> Locator:
+        """What shows this text, once it does."""
+        found = self.page.get_by_text(text).first
+        found.wait_for()
+        return found
+
+
+@contextmanager
+def browser_on(url: str, location: str, *, height: int = 900) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = chromium.new_page(viewport={"width": 1400, "height": height})
+        page.set_default_timeout(PATIENCE_MS)
+        try:
+            yield Browser(page, url, location)
+        finally:
+            chromium.close()

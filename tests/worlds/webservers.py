@@ -1,0 +1,403 @@
+"""Dagster's webserver and daemon in memory, behind the real client: what is launched is built by the rules of a step."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from backfill_assets.calendar import Partition, as_day, between
+from backfill_assets.cli import reconcile
+from backfill_assets.dagster_client import documents, tags
+from backfill_assets.dagster_client.client import Dagster
+from backfill_assets.dagster_client.launch_params import ASSET_JOB
+from backfill_assets.dagster_client.launched import DAY, FIRST_DAY, LAST_DAY
+from backfill_assets.dagster_client.loaded_table import SHADOW, shadow_asset, step_of
+from backfill_assets.lake.latest import Latest
+from backfill_assets.lake.ledger import Ledger
+from backfill_assets.lake.paths import Paths
+from backfill_assets.lake.record import Build
+from backfill_assets.plan.plan import Plan, make
+from backfill_assets.plan.progress import Progress
+from backfill_assets.plan.read_remaining import ReadRemaining
+from backfill_assets.plan.remaining import Remaining, remaining_of
+from backfill_assets.plan.request import PlanOptions
+from backfill_assets.plan.selection import select
+from backfill_assets.plan.selector import Selector
+from backfill_assets.plan.status import State, status_of
+from backfill_assets.plan.store import Plans
+from backfill_assets.rebuild.launch import INTERRUPTED, Launcher
+from backfill_assets.rebuild.run import Rebuild
+from backfill_assets.rebuild.watch import Watch
+from backfill_assets.step.due import days_due
+from backfill_assets.step.failed import failed_partitions
+from backfill_assets.step.request import StepRequest
+from backfill_assets.tables.declaration import Table
+from backfill_assets.tables.graph import Graph
+from backfill_assets.workspace import Workspace
+from tests.worlds.deliveries import day
+from tests.worlds.recorded import build, write_days
+from tests.worlds.tables import CALENDAR, SHAPES, workspace_of
+
+REPOSITORY: dict[str, Any] = {"name": "__repository__", "location": {"name": "backfill_assets"}}
+
+
+@dataclass
+class Launch:
+    """A backfill and the one run it has, or a run alone."""
+
+    id: str
+    is_run: bool
+    partitions: list[Partition]
+    tags: dict[str, str]
+    options: dict[str, Any]
+    in_shadow: bool = False
+    polls: int = 0
+    status: str = "REQUESTED"
+    run: str = "SUCCESS"
+
+    @property
+    def number(self) -> int:
+        return int(self.id[1:])
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The key of the step that builds each table."""
+        asset = shadow_asset if self.in_shadow else str
+        return {table: step_of(asset(table)) for table, _ in self.partitions}
+
+    @property
+    def run_id(self) -> str:
+        return self.id if self.is_run else f"run-{self.id}"
+
+
+def by_asset(params: dict[str, Any]) -> list[Partition]:
+    """The partitions that a backfill is launched for."""
+    return [
+        ("/".join(asset["assetKey"]["path"]), day)
+        for asset in params["partitionsByAssets"]
+        for days in asset["partitions"]["ranges"]
+        for day in between(as_day(days["start"]), as_day(days["end"]))
+    ]
+
+
+def by_run(params: dict[str, Any]) -> list[Partition]:
+    """The partitions that a run is launched for."""
+    assert params["selector"]["repositoryName"] == REPOSITORY["name"]
+    tagged = {tag["key"]: tag["value"] for tag in params["executionMetadata"]["tags"]}
+    first, last = tagged.get(FIRST_DAY) or tagged[DAY], tagged.get(LAST_DAY) or tagged[DAY]
+    tables = ["/".join(key["path"]) for key in params["selector"]["assetSelection"]]
+    return [(table, day) for table in tables for day in between(as_day(first), as_day(last))]
+
+
+def entry(launch: Launch) -> dict[str, Any]:
+    """A launch in Dagster's feed."""
+    tagged = [{"key": key, "value": value} for key, value in launch.tags.items()]
+    entry = {"id": launch.id, "tags": tagged, "creationTime": 0.0}
+    if launch.is_run:
+        of_run = {"runStatus": launch.status, "jobName": ASSET_JOB, "assetSelection": []}
+        return entry | of_run | {"__typename": "Run"}
+    return entry | {"status": launch.status, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Server:
+    """`failing` partitions fail their audit. By number of launch: `killed` runs build the tables named, no more; `broken` ones
+    fail at a step and leave no record, and so do `interrupted` ones, whose servers ended; `lost` answers never arrive. `away`:
+    requests that find no server. `unhealthy`: its daemon does not run. `at_work`: partitions that a step is computing.
+    `serves`: another lake than the one that commands work on; `lacks`: tables that it has not loaded. `days_per_run`: more than
+    these are launched as a backfill. `starting`: how many requests to terminate a run come while it is being started.
+    """
+
+    graph: Graph
+    lake: Path
+    failing: set[Partition] = field(default_factory=set)
+    killed: Mapping[int, Collection[str]] = field(default_factory=dict)
+    broken: set[int] = field(default_factory=set)
+    interrupted: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+    away: range = range(0)
+    unhealthy: bool = False
+    polls_needed: int = 1
+    at_work: set[Partition] = field(default_factory=set)
+    serves: str = ""
+    lacks: Collection[str] = ()
+    days_per_run: int = 1000
+    starting: int = 0
+    code: dict[str, str] = field(default_factory=dict)
+    record: Latest = field(default_factory=Latest)
+    launched: list[Launch] = field(default_factory=list)
+    built: Counter[Partition] = field(default_factory=Counter)
+    requests: int = 0
+    clock: datetime = NOON
+
+    def now(self) -> datetime:
+        return self.clock
+
+    def sleep(self, seconds: float) -> None:
+        self.clock += timedelta(seconds=seconds)
+
+    def requested(self) -> Counter[Partition]:
+        return Counter(partition for launch in self.launched for partition in launch.partitions)
+
+    def planned(self, options: PlanOptions, tables: Iterable[str] = (), days: Iterable[date] = (), **selector: Any) -> Plan:
+        names = list(tables) or [table.name for table in self.graph.tables]
+        selection = select(Selector(names, list(days) or self.graph.calendar.days(), **selector), self.graph, self.status())
+        return make(selection, self.graph, options)
+
+    def status(self) -> Any:
+        days = self.graph.calendar.days()
+        return status_of(self.workspace, self.graph.tables, days, latest=self.record).partitions
+
+    def rebuild(self, plan: Plan) -> Rebuild:
+        self.plans.keep(plan)
+        return Rebuild(Launcher(plan, self.dagster, self.plans, "ada", self.sleep, self.now), self.remaining_reader(plan))
+
+    def watch(self, plan: Plan) -> Watch:
+        return Watch(plan, self.plans, self.remaining_reader(plan), self.now, self.dagster)
+
+    def remaining_reader(self, plan: Plan) -> ReadRemaining:
+        def read(before: Any, given_up: Any) -> Remaining:
+            ready = {p for p, status in self.status().items() if status.state == State.UP_TO_DATE}
+            remaining = remaining_of(plan, self.graph, ready, self.record, before=before, given_up=given_up)
+            return replace(remaining, at_work=self.at_work)
+
+        return read
+
+    @property
+    def plans(self) -> Plans:
+        return Plans(str(self.lake))
+
+    @property
+    def dagster(self) -> Dagster:
+        return Dagster("http://dagster", transport=httpx.MockTransport(self.answer))
+
+    @property
+    def workspace(self) -> Workspace:
+        return workspace_of(self.graph.tables, self.graph.calendar, str(self.lake))
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        if self.requests in self.away:
+            raise httpx.ConnectError("away")
+        body = json.loads(request.content)
+        return httpx.Response(200, json={"data": self._answer(body["query"], body["variables"])})
+
+    def _answer(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
+        if query == documents.TABLES:
+            tables = [t for t in self.graph.tables if t.name not in self.lacks]
+            assets = [(name, t) for t in tables for name in (t.name, shadow_asset(t.name))]
+            return {"assetNodes": [self._node(name, self.code.get(t.name, t.version)) for name, t in assets]}
+        if query == documents.DAEMONS:
+            daemon = {"daemonType": "BACKFILL", "required": True, "healthy": not self.unhealthy}
+            return {"instance": {"daemonHealth": {"allDaemonStatuses": [daemon]}}}
+        if query == documents.LAUNCH_BACKFILL:
+            launch = self._launch(given["params"], given["params"]["tags"], by_asset(given["params"]), is_run=False)
+            return {"launchPartitionBackfill": {"__typename": "LaunchBackfillSuccess", "backfillId": launch.id}}
+        if query == documents.LAUNCH_RUN:
+            run_tags = given["params"]["executionMetadata"]["tags"]
+            launch = self._launch(given["params"], run_tags, by_run(given["params"]), is_run=True)
+            return {"launchRun": {"__typename": "LaunchRunSuccess", "run": {"runId": launch.id}}}
+        if query == documents.MATERIALIZED:
+            return {"assetNodes": []}  # it keeps no record of days
+        if query == documents.FEED:
+            return {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": self._listed(given["filter"]["tags"])}}
+        launch = self._named(given)
+        failed = launch.run == "FAILURE" and launch.number not in self.killed
+        if query == documents.RUNS:
+            status = "FAILURE" if failed else "SUCCESS"
+            ended = self.killed.get(launch.number, launch.steps)
+            steps = [{"stepKey": key, "status": status} for table, key in launch.steps.items() if table in ended]
+            tagged = [INTERRUPTED] if launch.number in self.interrupted else []
+            state = launch.status if launch.is_run else launch.run
+            run = {"runId": launch.run_id, "status": state, "tags": tagged, "stepStats": steps}
+            runs = [] if launch.status == "REQUESTED" and not launch.is_run else [run]
+            return {"runsOrError": {"__typename": "Runs", "results": runs}}
+        if query in (documents.CANCEL_BACKFILL, documents.CANCEL_RUN):
+            assert launch.is_run == (query == documents.CANCEL_RUN)
+            if launch.is_run and self.starting:
+                self.starting -= 1
+                return {"terminateRun": {"__typename": "TerminateRunFailure", "message": "due to having status STARTING."}}
+            launch.status = "CANCELED"
+            return {"terminateRun" if launch.is_run else "cancelPartitionBackfill": {"__typename": "Success"}}
+        assert query == documents.FAILURES, query
+        said = {"__typename": "ExecutionStepFailureEvent", "error": {"message": "the step's own words"}}
+        events = [said | {"stepKey": key} for key in launch.steps.values()]
+        return {"logsForRun": {"__typename": "EventConnection", "events": events if failed else []}}
+
+    def _named(self, given: dict[str, Any]) -> Launch:
+        """The launch whose runs are requested, or whose run is, or which is cancelled."""
+        of_runs = given.get("filter") or {}
+        named = (of_runs.get("runIds") or [tag["value"] for tag in of_runs.get("tags", ())] or [""])[0]
+        return next(b for b in self.launched if b.id in (named, given.get("id")) or b.run_id == given.get("run"))
+
+    def _node(self, name: str, version: str) -> dict[str, Any]:
+        keys = [str(day) for day in self.graph.calendar.days()]
+        uri = {"label": "dagster/uri", "text": Paths(self.serves or str(self.lake)).uri(name)}
+        entries = [{"label": "key"}, *([] if name.startswith(SHADOW) else [uri])]
+        node = {"assetKey": {"path": name.split("/")}, "isPartitioned": True, "opVersion": version, "partitionKeys": keys}
+        of_run = {"backfillPolicy": {"maxPartitionsPerRun": self.days_per_run}, "repository": REPOSITORY}
+        return node | of_run | {"metadataEntries": entries}
+
+    def _launch(
+        self, params: dict[str, Any], tag_list: list[dict[str, str]], partitions: list[Partition], *, is_run: bool
+    ) -> Launch:
+        tagged = {tag["key"]: tag["value"] for tag in tag_list}
+        twins = [b for b in self.launched if b.status == "REQUESTED" and b.tags[tags.CHUNK] == tagged[tags.CHUNK]]
+        assert not twins, "a running chunk was launched again"
+        options = params["runConfigData"]["resources"]["options"]["config"]
+        of_tables = [(asset.removeprefix(f"{SHADOW}/"), day) for asset, day in partitions]
+        launch = Launch(
+            f"{'r' if is_run else 'b'}{len(self.launched) + 1}", is_run, of_tables, tagged, options, of_tables != partitions
+        )
+        assert of_tables == partitions or all(asset.startswith(SHADOW) for asset, _ in partitions)
+        self.launched.append(launch)
+        if len(self.launched) in self.lost:
+            raise httpx.ReadTimeout("lost")
+        return self.launched[-1]
+
+    def _listed(self, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
+        matching = [b for b in self.launched if all(b.tags.get(tag["key"]) == tag["value"] for tag in wanted)]
+        for number, launch in enumerate(self.launched, start=1):
+            launch.polls += 1
+            if launch.status == "REQUESTED" and launch.polls > self.polls_needed:
+                broken = number in {*self.killed, *self.broken, *self.interrupted}
+                launch.run = "FAILURE" if broken else "SUCCESS"
+                launch.status = launch.run if launch.is_run else "COMPLETED_FAILED" if broken else "COMPLETED_SUCCESS"
+                built = self.killed.get(number, () if broken else [table.name for table in self.graph.tables])
+                self._build(launch, [table for table in self.graph.tables if table.name in built])
+        return [entry(launch) for launch in reversed(matching)]
+
+    def _build(self, launch: Launch, tables: Iterable[Table]) -> None:
+        """Build the days of these tables by the rules of a step: due, blocked or failed."""
+        plan_id = launch.tags[tags.PLAN]
+        plan = Plans(str(self.lake)).read(plan_id)
+        for table in tables:
+            days = sorted(day for name, day in launch.partitions if name == table.name)
+            request = StepRequest(
+                launch.id, plan=plan.id, force_days=plan.forced_days(table.name), planned=plan.partitions().keys()
+            )
+            for at in days:  # by the day, so that one of a table that reads itself falls with the day before it
+                failed = failed_partitions(table, request, self.record, self.workspace)
+                force = request.forced(table, [at], self.record)
+                due = days_due(table, [at], self.workspace, builds=self.record, force=force, failed=failed)
+                if not due.compute:
+                    continue
+                self.built[table.name, at] += 1
+                build = Build(table.name, at, "accepted", launch.id, table.version, plan=plan.id, seconds=1.0)
+                if (table.name, at) in self.failing:
+                    build = replace(build, outcome="failed", message="no_nulls: 3 nulls")
+                else:
+                    build = replace(
+                        build,
+                        fingerprint=f"{table.name}{at}",
+                        inputs=due.inputs[at].tables,
+                        delivered=due.inputs[at].delivery.fingerprint,
+                    )
+                self.record.add([build])
+
+
+def ended(rebuild: Rebuild) -> Progress:
+    *_, last = rebuild.run()
+    return last
+
+
+def chain(tmp_path: Path, **server: Any) -> Server:
+    """A server of three tables in a row."""
+    return Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, **server)
+
+
+class ReportingWebserver:
+    """What is reported to Dagster; or nobody there."""
+
+    def __init__(self, *, runs: bool = True) -> None:
+        self.runs, self.reported, self.wiped = runs, list[tuple[str, dict[str, Any]]](), list[list[str]]()
+        self.transport = httpx.MockTransport(self.answer)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if not self.runs:
+            raise httpx.ConnectError("refused")
+        if request.url.path == "/graphql":
+            variables = json.loads(request.content)["variables"]
+            if "assets" not in variables:  # what is materialized: it has loaded no table
+                return httpx.Response(200, json={"data": {"assetNodes": []}})
+            self.wiped = [asset["assetKey"]["path"] for asset in variables["assets"]]
+            return httpx.Response(200, json={"data": {"wipeAssets": {"__typename": "AssetWipeSuccess"}}})
+        self.reported.append((request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json={})
+
+
+RECONCILED_TABLE = "staging/outages"
+
+
+def outages_build(number: int, minutes: int = 0, **fields: Any) -> Build:
+    known = {"fingerprint": f"f{number}", "rows": 2, "delta_version": 0}
+    return replace(build(number, minutes, **known | fields), table=RECONCILED_TABLE)
+
+
+@dataclass
+class RecordingWebserver:
+    """What Dagster knows of each table's days; it may have the days 0 to 9, and lacks the tables in `without`."""
+
+    known: dict[str, dict[str, str]] = field(default_factory=dict)
+    at_work: list[str] = field(default_factory=list)
+    without: tuple[str, ...] = ()
+    meanwhile: Callable[[], None] = lambda: None
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.meanwhile()
+        asked = json.loads(request.content)
+        table = request.url.path.removeprefix("/report_asset_materialization/")
+        if table != request.url.path:
+            self.known.setdefault(table, {})[asked["partition"]] = asked["data_version"]
+            return httpx.Response(200, json={})
+        data: dict[str, Any] = {"runsOrError": {"__typename": "Runs", "results": [{"runId": run} for run in self.at_work]}}
+        if "assetNodes" in asked["query"]:
+            data = {"assetNodes": self.nodes("/".join(asked["variables"]["key"]["path"]))}
+        return httpx.Response(200, json={"data": data})
+
+    def nodes(self, table: str) -> list[dict[str, Any]]:
+        versions = self.known.get(table, {})
+        events = [
+            {"partition": at, "timestamp": "1", "tags": [{"key": "dagster/data_version", "value": v}]}
+            for at, v in versions.items()
+        ]
+        node = {
+            "partitionKeys": [str(day(n)) for n in range(10)],
+            "latestMaterializationByPartition": [*events, None],
+            "assetPartitionStatuses": {},
+        }
+        return [] if table in self.without else [node]
+
+
+@dataclass
+class ReconciledLake:
+    lake: Path
+    web: RecordingWebserver
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(str(self.lake))
+
+    def reconcile(self, *, repair: bool = False, restore: bool = False) -> tuple[int, list[str]]:
+        code = reconcile.run(repair=repair, restore=restore, as_json=False, transport=httpx.MockTransport(self.web))
+        return code, self.capsys.readouterr().out.splitlines()
+
+
+def reconciled_lake(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ReconciledLake:
+    """Two days of one table, built, recorded, and known to Dagster."""
+    for name, value in {"HOME": home, "FIRST_DAY": day(0), "LAST_DAY": day(9), "DAGSTER_URL": "http://dagster"}.items():
+        monkeypatch.setenv(f"BACKFILL_{name}", str(value))
+    lake = home / "lake"
+    write_days(lake, outages_build(0), outages_build(1))
+    Ledger(str(lake)).append([outages_build(0), outages_build(1)])
+    return ReconciledLake(lake, RecordingWebserver({RECONCILED_TABLE: {str(day(0)): "f0", str(day(1)): "f1"}}), capsys)
