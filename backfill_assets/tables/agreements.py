@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
 
-from backfill_assets.tables.judged_by import JudgedBy, module_of
+from backfill_assets.tables.code_version.rules import JudgedBy, module_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

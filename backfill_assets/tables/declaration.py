@@ -17,9 +17,9 @@ from backfill_assets.quality.rule import Rule, refuse_unusable_rules
 from backfill_assets.quality.rules import columns_still_filled, types_as_declared
 from backfill_assets.quality.thresholds import DriftThresholds
 from backfill_assets.sources.protocol import Source
+from backfill_assets.tables.code_version.rules import rules_version
 from backfill_assets.tables.columns import refuse_wrong_columns
 from backfill_assets.tables.labels import refuse_unusable_labels
-from backfill_assets.tables.rules_version import rules_version
 from backfill_assets.tables.table_version import version_of
 from backfill_assets.tables.windows import Read, SliceDays, Window, refuse_unusable_reads
 
@@ -141,7 +141,7 @@ def table(
     drift           how far a column of a rebuild may be from live, by name, "*" for all others; see quality/thresholds.py
     cron            a schedule of its own (UTC), as "0 4 * * 1"; days that it leaves out are built on request only
     shows           what Dagster shows of a day besides its figures, made from its rows, by name; a PNG file as bytes
-    version         the code version, where it must not follow the code by itself; see tables/code_version.py
+    version         the code version, where it must not follow the code by itself; see tables/code_version/
 
     Raises ValueError for a name that is not `layer/table`, arguments that `reads` does not name, two rules of one name, a day
     that is no DATE or no date, column names that need quoting, types that no table can hold, a key or a rule that names no

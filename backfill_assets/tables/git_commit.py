@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backfill_assets.tables.module_files import file_of
+from backfill_assets.tables.code_version.source import file_of
 
 if TYPE_CHECKING:
     from backfill_assets.tables.declaration import Table

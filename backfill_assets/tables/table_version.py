@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from backfill_assets.sources.fields import Field
 from backfill_assets.sources.formats import FORMATS
 from backfill_assets.sources.protocol import Source
-from backfill_assets.tables.code_version import BY_HAND, code_version
-from backfill_assets.tables.rules_version import refuse_unseen
-from backfill_assets.tables.source_text import plain
+from backfill_assets.tables.code_version.rules import refuse_unseen
+from backfill_assets.tables.code_version.source import plain
+from backfill_assets.tables.code_version.version import BY_HAND, code_version
 from backfill_assets.tables.windows import Window
 
 if TYPE_CHECKING:

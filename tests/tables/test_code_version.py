@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from backfill_assets.datasets.outages.tables import TABLES
-from backfill_assets.tables.code_version import code_version, definitions_used
+from backfill_assets.tables.code_version.source import plain
+from backfill_assets.tables.code_version.version import code_version, definitions_used
 from backfill_assets.tables.declaration import table
-from backfill_assets.tables.source_text import plain
 from backfill_assets.tables.windows import SliceDays
 from tests.worlds.projects import EditedProject
 

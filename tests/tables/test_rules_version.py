@@ -14,9 +14,9 @@ import pytest
 
 from backfill_assets.quality.rule import Rule
 from backfill_assets.quality.rules import has_rows, no_nulls, rejected_at_most, rows_between, rows_within, unique_key
+from backfill_assets.tables.code_version.rules import refuse_unseen, rules_version, signature
+from backfill_assets.tables.code_version.source import parsed
 from backfill_assets.tables.declaration import table
-from backfill_assets.tables.rules_version import refuse_unseen, rules_version, signature
-from backfill_assets.tables.source_text import parsed
 from backfill_assets.tables.windows import SliceDays
 
 

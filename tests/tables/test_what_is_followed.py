@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.tables.code_version import definitions_used
+from backfill_assets.tables.code_version.version import definitions_used
 from tests.worlds.projects import searched_first, version
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.tables.code_version import code_version
+from backfill_assets.tables.code_version.version import code_version
 from tests.worlds.projects import searched_first, version
 
 

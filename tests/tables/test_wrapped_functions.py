@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_assets.tables.source_text import parsed
+from backfill_assets.tables.code_version.source import parsed
 
 ABOVE = """
 import functools

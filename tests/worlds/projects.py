@@ -23,9 +23,9 @@ from backfill_assets.settings import read_settings
 from backfill_assets.sources.area import LandingArea
 from backfill_assets.step.request import StepRequest, StepResult
 from backfill_assets.step.step import Step
-from backfill_assets.tables.code_version import code_version
+from backfill_assets.tables.code_version.source import parsed
+from backfill_assets.tables.code_version.version import code_version
 from backfill_assets.tables.declaration import Table
-from backfill_assets.tables.source_text import parsed
 from backfill_assets.workspace import Workspace, open_workspace
 
 MODULE = '''import backfill_assets

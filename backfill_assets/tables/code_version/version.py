@@ -14,10 +14,19 @@ import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 
-from backfill_assets.tables.module_files import file_of, in_project, is_there
-from backfill_assets.tables.outside import readers_among
-from backfill_assets.tables.source_text import NUMBERS, Definition, ModuleSource, declaration_of, plain, source_of
-from backfill_assets.tables.syntax import VALUE
+from backfill_assets.tables.code_version.source import (
+    NUMBERS,
+    VALUE,
+    Definition,
+    ModuleSource,
+    declaration_of,
+    file_of,
+    in_project,
+    is_there,
+    plain,
+    readers_among,
+    source_of,
+)
 
 LENGTH = 12
 WHOLE_MODULE = "*"
@@ -64,7 +73,7 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
 
 
 def _refuse_readers(source: ModuleSource, name: str, definition: str) -> None:
-    readers = sorted({*readers_among(source.used[name], source.imports, source.texts), *source.methods[name]})
+    readers = sorted({*readers_among(source.used[name], source), *source.methods[name]})
     if readers:
         raise ValueError(
             f"{definition} uses {readers[0]}, and what that returns is not part of the code version: write it in the code, "

@@ -1,0 +1,247 @@
+"""The version of a table's rules: what they promise and how they judge.
+
+Values that a judge was made with count as constants of a table's code do, functions by their
+source, objects by their class and its attributes.
+"""
+
+import dis
+import functools
+import hashlib
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from backfill_assets.quality import rules as built_in
+from backfill_assets.quality.rule import Rule
+from backfill_assets.tables.code_version.source import (
+    READING_METHODS,
+    in_project,
+    plain,
+    readers_among,
+    source_of,
+)
+from backfill_assets.tables.code_version.version import (
+    BY_HAND,
+    LENGTH,
+    WHOLE_MODULE,
+    definitions_of,
+    definitions_used,
+)
+
+# What `plain` does not write, and `repr` writes the same in every process.
+BY_REPR = (type(None), range)
+
+GLOBAL_NAMES = {"LOAD_GLOBAL", "LOAD_NAME"}
+LOCAL_NAMES = {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_DEREF"}
+ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
+
+
+def rules_version(rules: Sequence[Rule]) -> str:
+    """A hash of the rules, twelve hexadecimal digits."""
+    return hashlib.sha256("\n".join(map(signature, rules)).encode()).hexdigest()[:LENGTH]
+
+
+def signature(rule: Rule) -> str:
+    """What a rule promises and how it judges, as text: another text, another rule."""
+    # The code as well: of a rule written by hand, the promise may stay while it judges differently.
+    values = [*_values(rule).values(), *filter(None, [source_text(rule.judge)])]
+    looks_at = (list(rule.columns), list(rule.measures), list(rule.tables))
+    declared = (rule.name, rule.promise, rule.severity, rule.offending, rule.counts_keys)
+    text = repr((*declared, looks_at, values))
+    others = _judged_by(rule).texts
+    return f"{text}{sorted(others.items())}" if others else text
+
+
+def refuse_unseen(rules: Sequence[Rule]) -> None:
+    """ValueError for a rule whose changes cannot be seen: it uses values without a stable text."""
+    for rule in rules:
+        unseen = _judged_by(rule).unseen
+        if unseen:
+            raise ValueError(
+                f"whether the rule {rule.name} has changed cannot be seen: {unseen[0]}; judge by numbers, texts, lists, sets "
+                f"and dicts of them and by functions, or {BY_HAND}"
+            )
+
+
+def _judged_by(rule: Rule) -> "JudgedBy":
+    """What a rule's judge uses, except the source of the judge and its plain values."""
+    judge = rule.judge
+    if not isinstance(judge, FunctionType):
+        other = JudgedBy(module_of(judge))
+        other.add("judge", judge)
+        return other
+    by = JudgedBy(judge.__globals__.get("__name__", ""))
+    # The promises of built-in rules say what they judge by.
+    if judge.__module__ != built_in.__name__:
+        if hasattr(judge, "__wrapped__"):
+            by.texts["judge"] = source_text(judge.__code__)
+        by.add_function("judge", judge)
+        for name in _values(rule):
+            by.texts.pop(f"judge.{name}", None)
+    return by
+
+
+def _values(rule: Rule) -> dict[str, object]:
+    """The texts, numbers and lists that a judge was made with, by name."""
+    values = _enclosed(rule.judge) if isinstance(rule.judge, FunctionType) else {}
+    plain_values = {}
+    for name, value in values.items():
+        # Only these: within a list, `repr` writes a set in another order in every process.
+        items = value if isinstance(value, tuple | list) else (value,)
+        if all(isinstance(item, str | int | float) for item in items):
+            plain_values[name] = value
+    return plain_values
+
+
+def _enclosed(function: FunctionType) -> dict[str, Any]:
+    """The values of outer functions that a function uses, by name."""
+    values = {}
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        with suppress(ValueError):  # a cell that is not filled yet
+            values[name] = cell.cell_contents
+    return values
+
+
+def source_text(code: Any) -> str:
+    """The source of a function or its code; "" for what has none, such as a callable object."""
+    with suppress(OSError, TypeError):
+        return inspect.getsource(code)
+    return ""
+
+
+def module_of(function: object) -> str:
+    """The module in which a function, or what stands in its place, is defined."""
+    inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
+    if inner:
+        return module_of(inner)
+    return getattr(function, "__module__", None) or type(function).__module__
+
+
+@dataclass
+class JudgedBy:
+    """What a judge uses: `texts` by where each was found.
+
+    `unseen` says what has no text that is the same in every process, and why.
+    """
+
+    project: str
+    texts: dict[str, str] = field(default_factory=dict)
+    unseen: list[str] = field(default_factory=list)
+    # By the object's id. The object is kept too: another might get its id.
+    visited: dict[int, tuple[str, Any]] = field(default_factory=dict)
+
+    def add(self, where: str, value: Any) -> None:
+        """Add a value, and what it is made of."""
+        text = repr(value) if type(value) in BY_REPR else plain(value)
+        if text:
+            self.texts[where] = text
+            return
+        if id(value) in self.visited:
+            self.texts[where] = f"as {self.visited[id(value)][0]}"
+            return
+        self.visited[id(value)] = (where, value)
+        if isinstance(value, Rule):
+            self.add_parts(where, vars(value))
+        elif isinstance(value, FunctionType):
+            self.texts[where] = source_text(value.__code__)
+            self.add_function(where, value)
+        elif isinstance(value, functools.partial):
+            parts = {"function": value.func, "arguments": value.args, "named": value.keywords}
+            self.add_parts(where, parts)
+        elif isinstance(value, MethodType):
+            self.add_parts(where, {"function": value.__func__, "of": value.__self__})
+        elif hasattr(value, "__wrapped__"):
+            self.add(where, value.__wrapped__)
+        elif isinstance(value, type | ModuleType | BuiltinFunctionType):
+            self.add_named(where, value)
+        elif type(value) in (list, tuple):
+            self.add_parts(where, dict(enumerate(value)))
+        elif type(value) is dict and all(map(plain, value)):
+            self.add_parts(where, value)
+        else:
+            self.add_object(where, value)
+
+    def add_parts(self, where: str, parts: Mapping[Any, Any]) -> None:
+        self.texts[where] = f"{len(parts)} parts"
+        for name, part in parts.items():
+            self.add(f"{where}.{name}", part)
+
+    def add_function(self, where: str, function: FunctionType) -> None:
+        """Add what a function uses, except its source."""
+        for name, value in _enclosed(function).items():
+            self.add(f"{where}.{name}", value)
+        if function.__defaults__ or function.__kwdefaults__:
+            self.add(f"{where}.defaults", (function.__defaults__, function.__kwdefaults__))
+        module = function.__globals__.get("__name__", "")
+        if in_project(self.project, module):
+            self.add_names(where, module, function.__code__)
+
+    def add_names(self, where: str, module: str, code: CodeType) -> None:
+        try:
+            source = source_of(module)
+            names = sorted(set(_names_in(code, source.imports)))
+            for reader in sorted({*readers_among(names, source), *_methods_in(code)}):
+                self.unseen.append(f"{where} uses {reader}, and what that returns is not known beforehand")
+            for name in names:
+                for origin, used in definitions_of(self.project, module, name, where):
+                    self.texts |= definitions_used(origin, used)
+        except ValueError as error:
+            self.unseen.append(str(error))
+
+    def add_named(self, where: str, value: Any) -> None:
+        """Add a class or a module by its code if it is of the project, and else by its name."""
+        is_module = isinstance(value, ModuleType)
+        module = value.__name__ if is_module else value.__module__ or ""
+        name = WHOLE_MODULE if is_module else value.__qualname__
+        self.texts[where] = f"{module}:{name}"
+        if in_project(self.project, module):
+            try:
+                self.texts |= definitions_used(module, name.partition(".")[0])
+            except ValueError as error:
+                self.unseen.append(str(error))
+
+    def add_object(self, where: str, value: Any) -> None:
+        kind = type(value)
+        if isinstance(value, Enum):
+            self.texts[f"{where}.member"] = value.name
+            self.add_named(where, kind)
+        elif in_project(self.project, kind.__module__) and hasattr(value, "__dict__"):
+            self.add_named(where, kind)
+            self.add_parts(f"{where}.attributes", vars(value))
+        else:
+            self.unseen.append(f"{where} is {value!r}, which is no plain data")
+
+
+# A lambda has no statement of its own: the names that it uses are read from its compiled code.
+
+
+def _names_in(code: CodeType, imported: Collection[str]) -> Iterator[str]:
+    """The names from outside, with their attributes: `name`, `module.name`.
+
+    `imported` are all names that the file imports.
+    """
+    chain: list[str] = []
+    instructions = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+    imports = any(step.opname == "IMPORT_NAME" for step in instructions)
+    for step in instructions:
+        if chain and step.opname in ATTRIBUTES:
+            chain.append(step.argval)
+            continue
+        if chain:
+            yield ".".join(chain)
+        is_import = imports and step.opname in LOCAL_NAMES and step.argval in imported
+        chain = [step.argval] if step.opname in GLOBAL_NAMES or is_import else []
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names_in(inner, imported)
+
+
+def _methods_in(code: CodeType) -> set[str]:
+    """The methods by which the code reads files, of whatever object."""
+    inner = [_methods_in(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return set(READING_METHODS & set(code.co_names)).union(*inner)

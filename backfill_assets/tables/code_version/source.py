@@ -1,0 +1,474 @@
+"""The source text of a module by top-level name, without comments, docstrings and layout.
+
+Nothing is imported. The text of a name is every statement at the top of its file that defines it,
+or that may change it while the file is imported.
+What `@table` declares of a function is not part of its text: `NAME@` has all of it, and
+`NAME@columns` one argument.
+"""
+
+import ast
+import importlib.util
+import os
+import re
+import symtable
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+Definition = tuple[str, str]  # a module, and a name at the top of it
+
+PACKAGE = __name__.partition(".")[0]
+STANDARD_LIBRARY = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+NUMBERS = (bool, int, float, complex, Decimal, date, datetime, time, timedelta)
+VALUE = "*"  # behind a name that is used otherwise than by calling it
+
+# Functions that read what no code version sees, or import what cannot be followed.
+READERS = {
+    "__import__",
+    "bz2.open",
+    "codecs.open",
+    "delta.DeltaTable",
+    "delta.tables.DeltaTable",
+    "deltalake.DeltaTable",
+    "gzip.open",
+    "importlib.import_module",
+    "importlib.resources.open_binary",
+    "importlib.resources.open_text",
+    "io.open",
+    "lzma.open",
+    "numpy.fromfile",
+    "numpy.genfromtxt",
+    "numpy.load",
+    "numpy.loadtxt",
+    "open",
+    "os.environ",
+    "os.environb",
+    "os.getenv",
+    "os.getenvb",
+    "os.open",
+    "pkgutil.get_data",
+    "pyarrow.dataset.dataset",
+    "sqlite3.connect",
+    "urllib.request.urlopen",
+}
+# The functions by which these packages read files, in any of their modules.
+READERS_OF_PACKAGES = re.compile(
+    r"(pandas|polars|pyarrow|dask|geopandas|pyspark\.pandas)\.(\w+\.)*(read|scan|open)_\w+"
+    r"|duckdb\.(connect|execute|from_\w+|query\w*|read_\w+|sql)"
+)
+READING_METHODS = {"read_text", "read_bytes"}
+SESSION_READERS = {"catalog", "read", "readStream", "sql", "table"}
+SPARK_READERS = {
+    "csv", "format", "jdbc", "json", "load", "option", "options", "orc", "parquet", "schema",
+    "table", "text", "xml",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """What counts of a module, by top-level name.
+
+    `texts` are the source texts, `used` the names that each uses, and `methods` the methods by
+    which it reads files. `imports` has what each imported name stands for.
+    """
+
+    texts: dict[str, str]
+    used: dict[str, frozenset[str]]
+    methods: dict[str, frozenset[str]]
+    imports: dict[str, list[list[str]]]
+
+
+def source_of(module: str) -> ModuleSource:
+    """Read a module's file. Raises ValueError if it has none."""
+    path = file_of(module)
+    if path is None:
+        raise ValueError(f"the source of {module} cannot be read; give its tables a version by hand: version=...")
+    return parsed(module, path)
+
+
+# By the path too: modules of two projects may have the same name.
+@lru_cache(maxsize=256)
+def parsed(module: str, path: Path) -> ModuleSource:
+    file = ast.parse(path.read_bytes())
+    stripped = _Stripped(_declarers(file))
+    tree = stripped.visit(file)
+    statements = _statements_by_name(tree)
+    imports: dict[str, list[list[str]]] = {}
+    for name, full in _imported_names(tree, module, package=path.name == "__init__.py"):
+        imports.setdefault(name, []).append(full)
+    parts: dict[str, Sequence[ast.AST]] = {**statements, **_declarations(stripped.declared)}
+    unparsed = {name: "\n".join(map(ast.unparse, nodes)) for name, nodes in parts.items()}
+    literals = {name: text for name, nodes in statements.items() if (text := _literal(nodes))}
+    own_names = statements.keys() | imports.keys()
+    used, methods = {}, {}
+    for name, text in unparsed.items():
+        nodes = list(ast.walk(ast.parse(text)))
+        used[name] = frozenset(_names_used(text, nodes, own_names))
+        methods[name] = frozenset(_methods_that_read(nodes))
+    return ModuleSource(unparsed | literals, used, methods, imports)
+
+
+def declaration_of(name: str, argument: str = "") -> str:
+    return f"{name}@{argument}"
+
+
+def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[ast.expr]]:
+    """What `@table` declares of each function: everything, and each argument by its name."""
+    arguments: dict[str, list[ast.expr]] = {}
+    for name, decorators in declared.items():
+        arguments[declaration_of(name)] = list(decorators)
+        calls = [decorator for decorator in decorators if isinstance(decorator, ast.Call)]
+        for keyword in (keyword for call in calls for keyword in call.keywords):
+            argument = declaration_of(name, keyword.arg or "")
+            arguments.setdefault(argument, []).append(keyword.value)
+    return arguments
+
+
+def _literal(nodes: Sequence[ast.stmt]) -> str:
+    """The value of a constant that is written out, which reads the same before its module is loaded."""
+    node = nodes[0]
+    if len(nodes) > 1 or not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return ""
+    try:
+        return plain(ast.literal_eval(node.value))
+    except (ValueError, TypeError):
+        return ""
+
+
+def plain(value: Any) -> str:
+    """Plain data as text, the same in every process; an empty text for anything else."""
+    # Only these types themselves: what is derived from them (an Enum, a NamedTuple) has own code.
+    kind = type(value)
+    if kind in (*NUMBERS, str, bytes):
+        return repr(value)
+    if kind is re.Pattern:
+        return f"re.compile({value.pattern!r}, {value.flags})"
+    if kind is dict:
+        pairs = [(plain(key), plain(item)) for key, item in value.items()]
+        text = ", ".join(f"{key}: {item}" for key, item in pairs)
+        return "" if any("" in pair for pair in pairs) else f"{{{text}}}"
+    if kind in (list, tuple, set, frozenset):
+        items = [plain(item) for item in value]
+        ordered = sorted(items) if kind in (set, frozenset) else items
+        return "" if "" in items else f"{kind.__name__}({', '.join(ordered)})"
+    return ""
+
+
+# Where modules are. They are found without importing anything. A project is every module in the
+# folder of its top-level module or package; in a folder of installed packages, that one alone.
+
+
+def file_of(module: str) -> Path | None:
+    """The source file of a module."""
+    package, *within = module.split(".")
+    spec = _spec_of(package)
+    if spec is None:
+        return None
+    folders = spec.submodule_search_locations
+    if not folders:
+        is_source = spec.origin and spec.origin.endswith(".py") and not within
+        return Path(spec.origin) if is_source and spec.origin else None
+    # As text: each import of this package asks for thousands.
+    path = "/".join((folders[0], *within))
+    for file in (f"{path}.py", f"{path}/__init__.py"):
+        if os.path.isfile(file):  # noqa: PTH113
+            return Path(file)
+    return None
+
+
+def in_project(module: str, other: str) -> bool:
+    """Whether `other` is of the same project as `module`."""
+    top, other_top = module.partition(".")[0], other.partition(".")[0]
+    if top == other_top:
+        return True
+    # A checkout of this package in the same folder is not part of the project, as an installed one.
+    if other_top == PACKAGE:
+        return False
+    folder = _folder_of(top)
+    return folder is not None and folder == _folder_of(other_top) and not _is_installed(folder)
+
+
+def is_there(module: str, name: str) -> bool:
+    """Whether the package `module` holds a module `name`, compiled or not."""
+    file = file_of(module)
+    if file is None or file.name != "__init__.py":
+        return False
+    return PathFinder.find_spec(f"{module}.{name}", [str(file.parent)]) is not None
+
+
+def _spec_of(package: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+
+
+def _folder_of(package: str) -> Path | None:
+    """The folder of a top-level module or package."""
+    spec = _spec_of(package)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0]).parent
+    return Path(spec.origin).parent if spec.origin and spec.origin.endswith(".py") else None
+
+
+def _is_installed(folder: Path) -> bool:
+    if folder.name in ("site-packages", "dist-packages") or folder in STANDARD_LIBRARY:
+        return True
+    return any(folder.glob("*.dist-info"))
+
+
+# What the statements at the top of a file define, and what they may change.
+
+
+def _statements_by_name(tree: ast.Module) -> dict[str, list[ast.stmt]]:
+    """The statements that define each name, then those that may change it.
+
+    A statement that calls something, or sets an item or an attribute, while the file is imported
+    may change the names that it is given, and all that these use, directly or not: a decorator can
+    add a function to a registry, and so can the class that a class extends. A function that is
+    only called stays as it is.
+    """
+    statements: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        for name in _bound(node):
+            statements.setdefault(name, []).append(node)
+    functions = {name for name, nodes in statements.items() if isinstance(nodes[0], FUNCTIONS)}
+    uses: dict[str, set[str]] = {}
+    changes: dict[str, set[str]] = {}
+    for name, nodes in statements.items():
+        parts = [part for node in nodes for part in ast.walk(node)]
+        called = {id(part.func) for part in parts if isinstance(part, ast.Call)}
+        uses[name] = _names(parts) & statements.keys()
+        changes[name] = _names(part for part in parts if id(part) not in called) & statements.keys()
+    for node in tree.body:
+        given = _names(_running(node)) & statements.keys()
+        changed = (given - functions).union(*(changes[name] for name in _closure(given, uses)))
+        for name in changed:
+            if node not in statements[name]:
+                statements[name].append(node)
+    return statements
+
+
+def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
+    """These names, and all that they use, directly or not."""
+    reached, pending = set[str](), set(names)
+    while pending:
+        reached |= pending
+        pending = set[str]().union(*(uses[name] for name in pending)) - reached
+    return reached
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """The names that a statement defines, or of which it sets or deletes an item or an attribute."""
+    if isinstance(node, ast.ClassDef):
+        return {node.name}
+    names = {root for part in _at_import(node) if _is_stored(part) and (root := _root(part))}
+    for part in _at_import(node):
+        if isinstance(part, (*FUNCTIONS, ast.ClassDef)) or (isinstance(part, ast.ExceptHandler) and part.name):
+            names.add(str(part.name))
+    return names
+
+
+def _running(node: ast.stmt) -> Iterator[ast.AST]:
+    """The parts of a statement by which it may change something while its file is imported."""
+    for part in _at_import(node):
+        if isinstance(part, ast.Call) or (_is_stored(part) and not isinstance(part, ast.Name)):
+            yield from ast.walk(part)
+        for decorator in getattr(part, "decorator_list", ()):
+            yield from ast.walk(decorator)
+        if isinstance(part, ast.ClassDef):
+            for base in (*part.bases, *part.keywords):
+                yield from ast.walk(base)
+
+
+def _at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement that run when its file is imported: all but bodies of functions."""
+    yield node
+    inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, FUNCTIONS):
+        defaults = [default for default in node.args.kw_defaults if default]
+        inner = [*node.decorator_list, *node.args.defaults, *defaults]
+    for child in inner:
+        yield from _at_import(child)
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Global):
+            names.update(node.names)
+    return names
+
+
+def _is_stored(node: ast.AST) -> bool:
+    """Whether a name is assigned, or an item or an attribute is set or deleted."""
+    context = getattr(node, "ctx", None)
+    is_deleted = isinstance(context, ast.Del) and not isinstance(node, ast.Name)
+    return isinstance(context, ast.Store) or is_deleted
+
+
+def _root(node: ast.AST) -> str:
+    """The name that an expression like `a.b["c"](d)` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# What statements use and import.
+
+
+class _Stripped(ast.NodeTransformer):
+    """Drops docstrings, and `@table(...)`, which only declares a function; `declared` has it.
+
+    Annotations count, since other code reads them while running (dataclasses, pandas functions).
+    Those of a table's own function, and of variables of a function, do not count: no code reads
+    them.
+    """
+
+    def __init__(self, declarers: Collection[str]) -> None:
+        self.declarers = declarers
+        self.in_function = False
+        self.declared: dict[str, list[ast.expr]] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        declaring = [decorator for decorator in node.decorator_list if self._declares(decorator)]
+        if declaring:
+            self.declared.setdefault(node.name, []).extend(declaring)
+            node.decorator_list = [d for d in node.decorator_list if d not in declaring]
+            node.returns = None
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None
+        return self._without_docstring(node, in_function=True)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._without_docstring(node, in_function=False)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if self.in_function:
+            node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+    def _declares(self, decorator: ast.expr) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return ".".join(_chain(called)) in self.declarers
+
+    def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef, *, in_function: bool) -> ast.AST:
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        outer = self.in_function
+        self.in_function = in_function
+        stripped = self.generic_visit(node)
+        self.in_function = outer
+        return stripped
+
+
+def _declarers(tree: ast.Module) -> set[str]:
+    """The names by which a file calls this package's `table`."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == "table"}
+        elif isinstance(node, ast.Import):
+            ours = [alias for alias in node.names if alias.name.partition(".")[0] == PACKAGE]
+            names |= {f"{alias.asname or alias.name}.table" for alias in ours}
+    return names
+
+
+def _names_used(text: str, nodes: Collection[ast.AST], own_names: Collection[str]) -> Iterator[str]:
+    """The names from outside that statements use, with their attributes: `name`, `module.name`.
+
+    A name that is used otherwise than by calling it ends with `.*`. `nodes` are all of the text;
+    `own_names` are the names that the module defines or imports.
+    """
+    outside = set(_globals(symtable.symtable(text, "", "exec"), own_names))
+    within = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    ends = [(node, () if id(node) in called else (VALUE,)) for node in nodes if id(node) not in within]
+    chains = [_chain(node, end) for node, end in ends]
+    yield from {".".join(chain) for chain in chains if chain and chain[0] in outside}
+
+
+def _chain(node: ast.AST, end: Sequence[str] = ()) -> list[str]:
+    """`a.b.c` as its names, with those of `end` after them; nothing for anything else."""
+    if isinstance(node, ast.Name):
+        return [node.id, *end]
+    return _chain(node.value, (node.attr, *end)) if isinstance(node, ast.Attribute) else []
+
+
+def _globals(scope: symtable.SymbolTable, own_names: Collection[str]) -> Iterator[str]:
+    is_top = scope.get_type() == "module"
+    for symbol in scope.get_symbols():
+        # `WEEK = WEEK + 1` in a class reads the module's WEEK.
+        read_first = scope.get_type() == "class" and symbol.get_name() in own_names
+        from_outside = is_top or read_first or symbol.is_global() or symbol.is_imported()
+        if symbol.is_referenced() and from_outside:
+            yield symbol.get_name()
+    for child in scope.get_children():
+        yield from _globals(child, own_names)
+
+
+def _imported_names(tree: ast.Module, module: str, *, package: bool) -> Iterator[tuple[str, list[str]]]:
+    """Each imported name, and the full dotted name that it stands for."""
+    names = module.split(".")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                full = alias.name.split(".")
+                yield (alias.asname, full) if alias.asname else (full[0], full[:1])
+        elif isinstance(node, ast.ImportFrom):
+            parent = names[: len(names) - node.level + package] if node.level else []
+            origin = [*parent, *(node.module.split(".") if node.module else [])]
+            for alias in node.names:
+                yield alias.asname or alias.name, [*origin, alias.name]
+
+
+# What statements read that is not part of a code version.
+
+
+def _methods_that_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The methods by which statements read files, of whatever object."""
+    for node in nodes:
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Attribute) and node.attr in READING_METHODS:
+            yield node.attr
+        # Only a call: `open` is a column of many tables of prices.
+        elif isinstance(called, ast.Attribute) and called.attr == "open":
+            yield "open"
+        elif isinstance(node, ast.Attribute) and (reader := _spark_reader(node)):
+            yield reader
+
+
+def _spark_reader(node: ast.Attribute) -> str:
+    """How a Spark session reads: `rows.sparkSession.table`, `spark.read.csv`; "" for others."""
+    owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
+    is_method = isinstance(node.value, ast.Attribute)
+    by_reader = is_method and owner in ("read", "readStream") and node.attr in SPARK_READERS
+    by_session = owner in ("spark", "sparkSession") and node.attr in SESSION_READERS
+    return f"{owner}.{node.attr}" if by_reader or by_session else ""
+
+
+def readers_among(used: Iterable[str], source: ModuleSource) -> Iterator[str]:
+    """The names, of those that are `used` in a module, that stand for something that reads."""
+    for name in used:
+        first, *rest = name.split(".")
+        for full in source.imports.get(first, () if first in source.texts else ([first],)):
+            names = [*full, *rest]
+            yield from filter(_reads, (".".join(names[: n + 1]) for n in range(len(names))))
+            if full[-1] in READING_METHODS:
+                yield ".".join(full)
+
+
+def _reads(name: str) -> bool:
+    return name in READERS or READERS_OF_PACKAGES.fullmatch(name) is not None
