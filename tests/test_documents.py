@@ -11,6 +11,7 @@ import pytest
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+import backfill_assets
 from backfill_assets.cli.app import app
 from backfill_assets.settings import Settings
 from tests.worlds.documents import DOCUMENTS, GUIDES, PROJECT, Document, backfill_commands
@@ -96,6 +97,13 @@ def test_projects_and_modules_exist(document: Document):
     modules = re.findall(r"BACKFILL_PROJECT=([\w.]+)|python -m ([\w.]+)", document.text)
     missing = [name for pair in modules for name in pair if name and importlib.util.find_spec(name) is None]
     assert missing == []
+
+
+@every_document
+def test_names_of_the_package_exist(document: Document):
+    named = set(re.findall(r"\bbackfill_assets\.([A-Za-z]\w*)", document.text))
+    packages = {name for name in named if importlib.util.find_spec(f"backfill_assets.{name}")}
+    assert {name for name in named - packages if not hasattr(backfill_assets, name)} == set()
 
 
 @every_document

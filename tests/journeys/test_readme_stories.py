@@ -1,0 +1,113 @@
+"""The README's stories of a rebuild and its publication, typed on the demo's lake with real servers."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from backfill_assets.lake.release import CANDIDATE, STABLE
+from backfill_assets.lake.releases import Releases
+from backfill_assets.publish.in_live import is_in_live
+from tests.documents import README
+from tests.journeys.demo import demo_once
+from tests.journeys.servers import environment_alone, servers_of
+from tests.journeys.station import TIMEOUT_S, Station
+
+PLAN_ID = re.search(r"^plan (\w{12})$", README.text, re.MULTILINE)[1]  # type: ignore[index]
+# The canary stops the first run, and two checks need a decision.
+CODES = {"backfill run": 4, "backfill verify": 1}
+
+
+class Story:
+    """A terminal in the folder of the demo, in which the README's blocks are typed."""
+
+    def __init__(self, station: Station) -> None:
+        self.station = station
+        self.plan_id = PLAN_ID
+        self.typed: list[str] = []
+
+    @property
+    def releases(self) -> Releases:
+        return Releases(str(self.station.home / "lake"))
+
+    def type_block(self, block: str, shown: str) -> None:
+        """Type a block of commands, and compare its exit code and the output that the README shows."""
+        script = block.replace(PLAN_ID, self.plan_id)
+        command = f'backfill() {{ "{sys.executable}" -m backfill_assets.cli "$@"; }}\n{script}'
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.station.project,
+            env=self.station.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        last = script.strip().splitlines()[-1]
+        expected = next((code for start, code in CODES.items() if last.startswith(start)), 0)
+        if "--accept" in last or "backfill publish" in last:
+            expected = 0
+        assert done.returncode == expected, f"{last}\n{done.stdout}"
+        if shown:
+            made = re.search(r"^plan (\w{12})$", done.stdout, re.MULTILINE)
+            self.plan_id = made[1] if made else self.plan_id
+            assert missing_lines(shown, done.stdout) == [], done.stdout
+        self.typed.append(last)
+
+
+def missing_lines(shown: str, printed: str) -> list[str]:
+    """Return the lines of an example that a command did not print in that order; `...` stands for any lines."""
+    left = iter([comparable(line) for line in printed.splitlines()])
+    return [line for line in shown.splitlines() if line != "..." and comparable(line) not in left]
+
+
+def comparable(line: str) -> str:
+    """Replace what differs from one lake or machine to another."""
+    line = re.sub(r"^plan \w{12}$", "plan ID", line.rstrip())
+    return re.sub(r"about [\d.]+ (second|minute)s?", "about N minutes", line)
+
+
+def blocks_of(section: str) -> list[tuple[str, str]]:
+    """Return the blocks of commands of a section, each with the output that follows it."""
+    text = README.text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```bash\n(.*?)```(?:\n\n```\n(.*?)```)?", text, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory, spark):
+    """The demo's lake and deliveries in a new folder, with a release, as the demo leaves them."""
+    folder = tmp_path_factory.mktemp("readme")
+    home = folder / ".backfill"
+    for name in ("lake", "landing"):
+        shutil.copytree(demo_once().home / name, home / name)
+    shutil.copy(demo_once().home / "settings.env", home)
+    with servers_of(home, environment_alone(), folder) as station:
+        station.backfill("release", "--reason", "the days of the demo")
+        yield Story(station)
+
+
+def test_the_story_of_a_rebuild(story):
+    for block, shown in blocks_of("Rebuild"):
+        story.type_block(block, shown)
+    assert story.typed[-1] == "backfill resume"
+    assert not is_in_live(story.releases.root, story.plan_id)
+
+
+def test_the_story_of_a_publication(story):
+    *before, taking_back = blocks_of("Publish")
+    for block, shown in before:
+        story.type_block(block, shown)
+    channels = story.releases.newest().channels
+    assert channels.keys() == {STABLE, CANDIDATE}
+    assert is_in_live(story.releases.root, story.plan_id)
+    story.type_block(*taking_back)
+    assert not is_in_live(story.releases.root, story.plan_id)
+
+
+def test_the_shown_output_may_leave_lines_out_and_no_more():
+    assert missing_lines("a\n...\nc", "a\nb\nc\n") == []
+    assert missing_lines("a\nd", "a\nb\n") == ["d"]
+    assert missing_lines("plan ef542877b510", "plan 0123456789ab") == []
