@@ -10,10 +10,11 @@ import pytest
 from backfill_assets.lake.release import CANDIDATE, STABLE
 from backfill_assets.lake.releases import Releases
 from backfill_assets.publish.in_live import is_in_live
-from tests.documents import README
-from tests.journeys.demo import demo_once
-from tests.journeys.servers import environment_alone, servers_of
-from tests.journeys.station import TIMEOUT_S, Station
+from tests.worlds.documents import README
+from tests.worlds.servers import demo_once, environment_alone, servers_of
+from tests.worlds.station import TIMEOUT_S, Station
+
+pytestmark = pytest.mark.servers
 
 PLAN_ID = re.search(r"^plan (\w{12})$", README.text, re.MULTILINE)[1]  # type: ignore[index]
 # The canary stops the first run, and two checks need a decision.
