@@ -8,7 +8,9 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import pytest
@@ -46,14 +48,16 @@ EARLY = (
     "tests/sources/test_kafka.py",
 )
 
-# Fixtures that need more than this process, by the mark of their tests. A test without any of them is `pure`.
+# A test without any of these marks is `pure`.
+MARKS = ("lake", "spark", "servers", "services", "browser", "tools")
 FIXTURES_OF = {
+    "lake": {"given"},
     "spark": {"spark"},
     "servers": {"sixty"},
     "services": {"postgres", "running", "server", "endpoint"},
-    "browser": set(),
-    "tools": set(),
 }
+# Worlds that write Delta tables.
+LAKES = ("tests.worlds.small_lake", "tests.worlds.recorded")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,10 +65,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def needs_of(item: pytest.Item) -> set[str]:
-    """What a test needs beyond this process, by its marks and by the fixtures that it asks for."""
-    marked = {name for name in FIXTURES_OF if item.get_closest_marker(name)}
+    """What a test needs beyond this process: by its marks, by its fixtures, and by the worlds that its module imports."""
+    marked = {name for name in MARKS if item.get_closest_marker(name)}
     fixtures = set(getattr(item, "fixturenames", ()))
-    return marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
+    needs = marked | {name for name, needed in FIXTURES_OF.items() if needed & fixtures}
+    return needs | ({"lake"} if uses_a_lake(item.module) else set())  # type: ignore[attr-defined]
+
+
+@cache
+def uses_a_lake(module: ModuleType) -> bool:
+    return any(getattr(value, "__module__", "") in LAKES for value in vars(module).values())
 
 
 def place_of(item: pytest.Item) -> int:

@@ -21,6 +21,8 @@ from backfill_assets.servers.home import DAGSTER_YAML
 from backfill_assets.workspace import open_workspace
 from tests.worlds.forked_runs import Launches, launches_in
 
+pytestmark = pytest.mark.servers
+
 STARTING, STARTED = DagsterRunStatus.STARTING, DagsterRunStatus.STARTED
 CANCELING, FAILURE = DagsterRunStatus.CANCELING, DagsterRunStatus.FAILURE
 NO_SUCH_PROCESS = 2**22 + 1

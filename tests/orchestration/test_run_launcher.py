@@ -18,6 +18,8 @@ from backfill_assets.orchestration.run_starter import start_run
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 from tests.worlds.forked_runs import WRITES, Launches, launches_in, run_starter_in
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture(scope="module")
 def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

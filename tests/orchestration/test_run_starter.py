@@ -14,6 +14,8 @@ from backfill_assets.servers.child import Child
 from backfill_assets.servers.home import RUN_STARTER_VARIABLE
 from tests.worlds.forked_runs import STUBBORN, launches_in, run_starter_in
 
+pytestmark = pytest.mark.servers
+
 
 def test_the_starter_imports_nothing_that_a_run_must_load_as_it_is_on_disk():
     tree = ast.parse(Path(run_starter.__file__).read_text())

@@ -12,6 +12,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from backfill_assets.servers.child import Child, ignoring_signals, process_tree, stop
 
+pytestmark = pytest.mark.servers
+
 # Nobody waits for these sleeps: a server and its own child, up until the test ends them.
 # Its processes do nothing until they are ended, which is what the tests are about.
 STUBBORN = """

@@ -17,6 +17,8 @@ from backfill_assets.servers.process import ProcessId
 from backfill_assets.settings import read_settings
 from backfill_assets.workspace import open_workspace
 
+pytestmark = pytest.mark.servers
+
 # A server that runs until the test stops it; nothing waits for the sleep.
 SLEEPING = [sys.executable, "-c", "import time; time.sleep(600)"]
 

@@ -12,6 +12,8 @@ from backfill_assets.servers.child import Child, stop
 from backfill_assets.servers.listening import Listener, listeners
 from tests.worlds.station import eventually
 
+pytestmark = pytest.mark.servers
+
 # Listens, in a child of its own, at two addresses of IPv4, one of IPv6 and the Unix sockets named; nobody waits for the sleep.
 LISTENING = """
 import os, socket, sys, time

@@ -14,6 +14,8 @@ from backfill_assets.servers.process import ProcessId
 from backfill_assets.servers.stack import MAX_RESTARTS, Servers, servers_of
 from backfill_assets.settings import read_settings
 
+pytestmark = pytest.mark.servers
+
 # A server that runs until the test stops it; nothing waits for the sleep.
 SLEEPING = "import time; time.sleep(600)"
 DYING = "print('out of memory'); raise SystemExit(7)"

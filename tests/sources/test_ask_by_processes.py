@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+import pytest
+
 from backfill_assets.sources.ask import ask
 from backfill_assets.sources.asking import Patience
 from tests.worlds.weather import DAYS, WeatherService, area_of, delivered, expected, rows, service
+
+pytestmark = pytest.mark.servers
 
 
 def asker(lake: Path, weather: WeatherService, limit: tuple[int, float], way: str, days: Sequence[date]) -> subprocess.Popen:

@@ -14,6 +14,8 @@ from backfill_assets.lake.archived import archived
 from backfill_assets.lake.maintenance import look, maintain
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, Killed, KilledAfter, expected, lines, rows
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def archives(tmp_path: Path) -> ArchiveLake:
