@@ -1,7 +1,8 @@
 """`backfill guide`: read the guides that ship with the package."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,13 +48,30 @@ def list_topics(topics: list[str]) -> None:
 
 def show(text: str) -> None:
     """Print Markdown: formatted on a terminal, as it is written through a pipe."""
-    from rich.markdown import Markdown
-
     from backfill_assets.cli.rendering import terminal
 
     console = terminal()
     if console.is_terminal and not console.is_dumb_terminal:
-        # A link in a guide is a path inside the package: no terminal can open it.
-        console.print(Markdown(text, hyperlinks=False))
+        console.print(formatted(text), soft_wrap=False)
     else:
         print(text, end="")
+
+
+def formatted(text: str) -> Any:
+    """Return Markdown as rich prints it, with tables that cut no word."""
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class WholeTable(TableElement):
+        def __rich_console__(self, console: Any, options: Any) -> Iterator[Table]:
+            for table in super().__rich_console__(console, options):
+                assert isinstance(table, Table)
+                for column in table.columns:
+                    column.overflow = "fold"
+                yield table
+
+    class GuideText(Markdown):
+        elements = {**Markdown.elements, "table_open": WholeTable}  # noqa: RUF012
+
+    # A link in a guide is a path inside the package: no terminal can open it.
+    return GuideText(text, hyperlinks=False)

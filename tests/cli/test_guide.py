@@ -1,5 +1,7 @@
 """`backfill guide` lists the guides, and prints one."""
 
+import re
+
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -22,13 +24,14 @@ def test_through_a_pipe_a_guide_is_printed_as_it_is_written(document):
     assert (printed.exit_code, printed.stdout) == (exit_codes.DONE, document.text)
 
 
-def test_on_a_terminal_a_guide_is_formatted(monkeypatch, capsys):
-    monkeypatch.setattr(rendering, "terminal", lambda: Console(force_terminal=True, width=80))
-    guide.show("# Title\n\nSome `code` and a [link](rebuild.md).\n")
-    shown = capsys.readouterr().out
-    assert "\x1b[" in shown
-    assert "# Title" not in shown
-    assert "rebuild.md" in shown
+@pytest.mark.parametrize("document", GUIDES, ids=str)
+def test_on_a_terminal_a_guide_is_formatted_and_no_word_is_cut(document, monkeypatch, capsys):
+    monkeypatch.setattr(rendering, "terminal", lambda: Console(force_terminal=True, width=80, soft_wrap=True))
+    guide.show(document.text)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert not shown.startswith("#")
+    assert "…" not in shown
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 def test_a_wrong_topic_is_a_usage_error_that_names_the_nearest():
