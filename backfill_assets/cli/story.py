@@ -1,51 +1,160 @@
-"""`backfill demo --story`: a story's steps played one after the other, each printed as what the reader can type too.
+"""`backfill demo --story`: play the steps of a story, and print each as the reader can type it too.
 
-It is played in a new folder, in which the bundled tables are a project of the reader's own: code, deliveries and lake.
+The stories are the files in `stories/`. A story is played in a new folder, in which the bundled
+tables are a project of the reader's own: code, deliveries and lake.
 """
 
+import gzip
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from backfill_assets.cli import exit_codes
 from backfill_assets.cli.demo import await_closed, usual_port
-from backfill_assets.cli.late_story import LATE
-from backfill_assets.cli.publish_story import PUBLISH
 from backfill_assets.cli.rendering import terminal
-from backfill_assets.cli.story_steps import Arrival, Edit, Story
 from backfill_assets.cli.up import interrupted_by_signals, watch
-from backfill_assets.datasets.outages import sample
+from backfill_assets.datasets.case_reports import sample as case_reports
+from backfill_assets.datasets.outages import sample as outages
 from backfill_assets.errors import UsageError
+from backfill_assets.lake.documents import write_whole
 from backfill_assets.plan.store import Plans
 from backfill_assets.servers.stack import servers_on
 from backfill_assets.settings import read_settings
 
-STORIES = {story.name: story for story in (PUBLISH, LATE)}
-# Settings by which the story, and what is typed along, would work on another project, its lake or its servers.
+STORIES = Path(__file__).with_name("stories")
+# With these settings the story would work on another project, its lake or its servers.
 ELSEWHERE = tuple(f"BACKFILL_{name}" for name in ("PROJECT", "HOME", "LAKE", "LANDING", "FIRST_DAY", "LAST_DAY", "DAGSTER_URL"))
 
 
+@dataclass(frozen=True)
+class Command:
+    """A command as it is typed. `{plan}` stands for the plan that was made last.
+
+    `says` is what it shows, `code` its exit code.
+    """
+
+    says: str
+    typed: str
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit of the project: `before`, which is in `file` once, becomes `after`."""
+
+    says: str
+    file: Path
+    before: str
+    after: str
+
+    def carry_out(self, landing: Path) -> list[str]:
+        """Make the edit, and return in lines what it changed."""
+        lines = self.file.read_text().splitlines(keepends=True)
+        (number,) = [number for number, line in enumerate(lines) if self.before in line]
+        old = lines[number]
+        lines[number] = old.replace(self.before, self.after)
+        self.file.write_text("".join(lines))
+        return [
+            f"In {self.file}, line {number + 1}:",
+            f"- {old.rstrip()}",
+            f"+ {lines[number].rstrip()}",
+        ]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A file arrives: a copy of `source`, at `file` in the landing area.
+
+    With `lines`, only so many first lines of the packed text arrive. `says` is "" for one more
+    file of the same kind.
+    """
+
+    says: str
+    file: Path
+    source: Path
+    lines: int | None = None
+
+    def carry_out(self, landing: Path) -> list[str]:
+        """Write the file, and return in words what arrived."""
+        contents = self.source.read_bytes()
+        part = ""
+        if self.lines is not None:
+            whole = gzip.decompress(contents).splitlines(keepends=True)
+            contents = gzip.compress(b"".join(whole[: self.lines]))
+            part = f", its first {self.lines} of {len(whole)} lines"
+        target = landing / self.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, contents)
+        return [f"{self.file} arrives{part}."]
+
+
+Step = Command | Edit | Arrival
+
+
+@dataclass(frozen=True)
+class Story:
+    """Steps that are played in order. `opening` says what the reader will see.
+
+    They are played in a new folder, which gets a copy of the bundled package `project`, and an
+    `.env` with these settings.
+    """
+
+    name: str
+    project: str
+    opening: str
+    settings: Mapping[str, str]
+    steps: Sequence[Step]
+
+
+def story_names() -> list[str]:
+    return sorted(file.stem for file in STORIES.glob("*.toml"))
+
+
+def read_story(name: str) -> Story:
+    """Read a story from its file. UsageError if there is no story of that name."""
+    if name not in story_names():
+        raise UsageError(f"There is no story {name}. Nothing was started. The stories are {', '.join(story_names())}.")
+    told = tomllib.loads((STORIES / f"{name}.toml").read_text())
+    steps = [_step(entry) for entry in told["steps"]]
+    return Story(name, told["project"], told["opening"], told["settings"], steps)
+
+
+def _step(entry: Mapping[str, Any]) -> Step:
+    says = entry.get("says", "")
+    if "command" in entry:
+        return Command(says, entry["command"], entry.get("code", 0))
+    if "edit" in entry:
+        return Edit(says, Path(entry["edit"]), entry["before"], entry["after"])
+    day = entry["arrives"]
+    versions = [version for version in case_reports.versions() if str(version.day) == day]
+    published = versions[entry.get("version", 0)]
+    return Arrival(says, published.target, published.path, entry.get("lines"))
+
+
 def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
-    """Play a story; the exit code is 0 if every step ended as it should."""
-    if name not in STORIES:
-        raise UsageError(f"There is no story {name}. Nothing was started. The stories are {', '.join(STORIES)}.")
-    story, console, started = STORIES[name], terminal(), time.monotonic()
+    """Play a story. The exit code is 0 if every step ended as it should."""
+    started = time.monotonic()
+    story = read_story(name)
+    console = terminal()
     folder = new_folder(story)
     console.print(f"{story.opening}\nIt is played in {folder}, where the bundled tables are a project of your own.")
     with chdir(folder), interrupted_by_signals():
         settings = read_settings()
-        if story.project == sample.__package__:
-            sample.deliver(Path(settings.landing))
+        if story.project == outages.__package__:
+            outages.deliver(Path(settings.landing))
         with servers_on(settings, port or usual_port(), console.print) as servers:
             console.print(f"Dagster: {servers.dagster.url}")
             try:
@@ -64,18 +173,20 @@ def run(name: str, *, port: int | None, exit_when_played: bool) -> int:
 
 
 def new_folder(story: Story) -> Path:
-    """The folder of the story: a project with a copy of the bundled tables' code. UsageError if it is there, or if settings
-    lead elsewhere."""
+    """Make the folder of a story: a project with a copy of the bundled tables' code.
+
+    UsageError if the folder exists, or if settings name another place.
+    """
     folder = Path.cwd() / f"story-{story.name}"
     if given := [name for name in ELSEWHERE if os.environ.get(name)]:
         raise UsageError(
-            f"A story is played in a folder of its own, but {', '.join(given)} names another place or other days. Nothing was "
-            f"started. Type: unset {' '.join(given)}"
+            f"A story has its own folder and days, but {', '.join(given)} names others. Nothing was started. "
+            f"Type: unset {' '.join(given)}"
         )
     if folder.exists():
         raise UsageError(
-            f"{folder} is there already. Nothing was started. Delete it to play the story anew; `backfill up`, typed in it, "
-            "starts its servers again."
+            f"{folder} exists already. Nothing was started. Delete it to play the story again, or type "
+            "`backfill up` in it to start its servers."
         )
     code = folder / story.project.rpartition(".")[2]
     original = import_module(story.project).__path__[0]
@@ -88,19 +199,20 @@ def new_folder(story: Story) -> Path:
 
 
 def play(story: Story, console: Console, plans: Plans, landing: Path, backfill: Callable[[str], int]) -> bool:
-    """Play the steps in the working directory, as far as each ends as it should; whether all did. Files arrive in `landing`.
+    """Play the steps in the working directory until one fails. Returns whether all succeeded.
 
-    `backfill` runs a command as it is typed, and returns its exit code.
+    Files arrive in `landing`. `backfill` runs a command as it is typed, and returns its exit code.
     """
-    plan_id, number = "", count(1)
+    plan_id = ""
+    number = count(1)
     for step in story.steps:
         if step.says:
             console.print(f"\n{next(number)}. {step.says}", style="bold")
-        if isinstance(step, Edit | Arrival):
-            for line in edited(step) if isinstance(step, Edit) else [step.deliver(landing)]:
-                console.print(line)
+        if not isinstance(step, Command):
+            console.print("\n".join(step.carry_out(landing)))
             continue
-        known, typed = set(plans.ids()), step.typed.replace("{plan}", plan_id)
+        plans_before = set(plans.ids())
+        typed = step.typed.replace("{plan}", plan_id)
         console.print(f"$ {typed}", style="bold cyan")
         code = backfill(typed)
         if code != step.code:
@@ -108,22 +220,12 @@ def play(story: Story, console: Console, plans: Plans, landing: Path, backfill: 
             return False
         if code:
             console.print(f"(exit code {code})")
-        plan_id = next(iter(set(plans.ids()) - known), plan_id)
+        plan_id = next(iter(set(plans.ids()) - plans_before), plan_id)
     return True
 
 
-def edited(step: Edit) -> list[str]:
-    """Make the edit; what it changed, in lines."""
-    file = Path(step.file)
-    lines = file.read_text().splitlines(keepends=True)
-    (number,) = [n for n, line in enumerate(lines) if step.before in line]
-    before = lines[number]
-    lines[number] = before.replace(step.before, step.after)
-    file.write_text("".join(lines))
-    return [f"In {file}, line {number + 1}:", f"- {before.rstrip()}", f"+ {lines[number].rstrip()}"]
-
-
 def run_typed(typed: str) -> int:
-    """Run a command as it is typed, in a process of its own; its exit code."""
+    """Run a command as it is typed, in its own process. Returns its exit code."""
     command = [sys.executable, "-m", "backfill_assets.cli", *shlex.split(typed)[1:]]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode  # a story answers no question
+    # A story answers no question, so there is no input.
+    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode

@@ -12,14 +12,14 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from backfill_assets.cli.app import app
-from backfill_assets.cli.story import ELSEWHERE, STORIES, new_folder, play
-from backfill_assets.cli.story_steps import Arrival, Command, Edit, Story
+from backfill_assets.cli.story import ELSEWHERE, Arrival, Command, Edit, Story, new_folder, play, read_story, story_names
 from backfill_assets.datasets.case_reports import tables as case_reports
 from backfill_assets.datasets.outages import tables as outages
 from backfill_assets.plan.store import Plans
 from backfill_assets.workspace import open_workspace
 
-EVERY = pytest.mark.parametrize("story", [pytest.param(story, id=name) for name, story in STORIES.items()])
+STORIES = [read_story(name) for name in story_names()]
+EVERY = pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])
 PLANS, FAILS = Command("It is planned.", "backfill plan"), Command("It fails.", "backfill verify {plan}", code=1)
 SHORT = Story("short", "", "", {}, (PLANS, FAILS))
 
@@ -69,7 +69,7 @@ def test_a_storys_folder_is_a_project_of_the_bundled_tables_with_rules_of_the_sa
     assert (len(workspace.reconciliations) > 0) == (story.name == "publish")
 
 
-@pytest.mark.parametrize("story", [story for story in STORIES.values() if any(isinstance(s, Edit) for s in story.steps)])
+@pytest.mark.parametrize("story", [story for story in STORIES if any(isinstance(s, Edit) for s in story.steps)])
 def test_the_edits_of_a_story_can_be_made_in_their_order_and_change_the_code(story, monkeypatch):
     folder = new_folder(story)
     monkeypatch.chdir(folder)
@@ -92,7 +92,7 @@ def test_every_command_of_a_story_is_one_that_there_is_with_options_that_it_has(
 def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path):
     source = tmp_path / "source.csv.gz"
     source.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
-    steps = [Arrival("One comes.", "in/a.csv.gz", source), Arrival("", "in/b.csv.gz", source, lines=2)]
+    steps = [Arrival("One comes.", Path("in/a.csv.gz"), source), Arrival("", Path("in/b.csv.gz"), source, lines=2)]
     whole, _, printed = played(Story("short", "", "", {}, steps), Plans(str(tmp_path)))
     assert whole
     assert printed.strip() == "1. One comes.\nin/a.csv.gz arrives.\nin/b.csv.gz arrives, its first 2 of 3 lines."
@@ -103,7 +103,7 @@ def test_files_of_a_story_arrive_whole_or_as_the_lines_that_it_names(tmp_path):
 def test_a_folder_that_is_there_is_left_as_it_is(in_an_empty_folder):
     (in_an_empty_folder / "story-publish").mkdir()
     refused = CliRunner().invoke(app, ["demo", "--story", "publish"])
-    assert "is there already. Nothing was started." in str(refused.exception)
+    assert "exists already. Nothing was started." in str(refused.exception)
     assert list((in_an_empty_folder / "story-publish").iterdir()) == []
 
 
@@ -116,4 +116,4 @@ def test_a_story_is_not_played_on_another_lake(monkeypatch, in_an_empty_folder):
 
 def test_an_unknown_story_is_refused_with_those_there_are():
     refused = CliRunner().invoke(app, ["demo", "--story", "late?"])
-    assert "There is no story late?. Nothing was started. The stories are publish" in str(refused.exception)
+    assert "There is no story late?. Nothing was started. The stories are late, publish" in str(refused.exception)

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from backfill_assets.calendar import between
-from backfill_assets.cli.late_story import CUT, LATE, REPUBLISHED
+from backfill_assets.cli.story import read_story
 from backfill_assets.datasets.case_reports.tables import TABLES
 from backfill_assets.lake.store import Lake
 from tests.worlds.case_reports import FEATURES, RAW, STAGING, oracle, rows_of
@@ -14,7 +14,9 @@ from tests.worlds.servers import Played, commands, play
 pytestmark = pytest.mark.servers
 
 WEEK = list(between(date(2020, 3, 8), date(2020, 3, 14)))
-PUBLISHED_AGAIN, CUT_SHORT = date.fromisoformat(REPUBLISHED), date.fromisoformat(CUT)
+PUBLISHED_AGAIN = date(2020, 3, 13)
+CUT_SHORT = date(2020, 3, 12)
+LATE = read_story("late")
 
 
 @pytest.fixture(scope="module")

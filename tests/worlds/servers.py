@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import between
-from backfill_assets.cli.story_steps import Command, Story
+from backfill_assets.cli.story import Command, Story
 from backfill_assets.dagster_client.client import Dagster
 from backfill_assets.datasets.outages.sample import SAMPLE
 from backfill_assets.lake.engine import TOKEN_VARIABLE
