@@ -5,14 +5,22 @@ copy (pypa/pip-audit issue 698), and tests use no network; a list kept in this r
 since. Where a network is open, type `pip-audit` in the environment that the servers run in.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution, version
+from itertools import chain
 from pathlib import Path
 
+import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-PROJECT = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+CONSTRAINTS = ROOT / ".github" / "constraints.txt"
+WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 
 
 def unmet(requirements: Iterable[Requirement]) -> set[str]:
@@ -52,3 +60,49 @@ def test_a_version_that_is_too_old_and_a_package_that_is_missing_are_named():
         f"pandas>=99 is installed as {version('pandas')}",
         "no-such-package-of-ours>=1 is not installed",
     }
+
+
+def test_every_dependency_has_an_upper_bound():
+    groups = [PYPROJECT["build-system"]["requires"], PROJECT["dependencies"]]
+    groups += [*PROJECT["optional-dependencies"].values(), *PYPROJECT["dependency-groups"].values()]
+    named = [Requirement(line) for group in groups for line in group]
+    unbounded = {str(one) for one in named if not bounded(one)}
+    assert unbounded == {"backfill-assets[kafka,postgres]", "backfill-assets[test]"}
+
+
+def bounded(requirement: Requirement) -> bool:
+    """Whether a requirement names its newest version, or the first one that is too new."""
+    return any(clause.operator in ("<", "<=", "==", "~=") for clause in requirement.specifier)
+
+
+def test_the_constraints_are_exact_versions_that_pyproject_allows():
+    lines = [line for line in CONSTRAINTS.read_text().splitlines() if not line.startswith("#")]
+    exact = dict(line.split("==") for line in lines)
+    versions = {canonicalize_name(name): number for name, number in exact.items()}
+    named = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
+    requirements = [one for one in map(Requirement, named) if one.name != PROJECT["name"]]
+    for one in requirements:
+        assert one.specifier.contains(versions[canonicalize_name(one.name)]), one
+
+
+def test_the_constraints_name_no_address():
+    assert not re.search(r"[@/]|^-", CONSTRAINTS.read_text().replace(".github/", ""), re.MULTILINE)
+
+
+def test_the_workflow_runs_the_command_of_the_readme():
+    (command,) = re.findall(r"^pip install .* && pytest$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    runs = {name: [step.get("run") for step in job["steps"]] for name, job in jobs.items()}
+    assert command in runs["all"]
+    assert command in runs["newest"]
+    assert f"{command} -m pure" in runs["fast"]
+    assert jobs["all"]["needs"] == "fast"
+
+
+def test_the_workflow_keeps_to_the_constraints_except_in_the_scheduled_job():
+    workflow = yaml.safe_load(WORKFLOW.read_text())
+    constrained = {name for name, job in workflow["jobs"].items() if "PIP_CONSTRAINT" in job.get("env", {})}
+    assert constrained == {"fast", "all"}
+    for name in constrained:
+        assert workflow["jobs"][name]["env"]["PIP_CONSTRAINT"].endswith("/.github/constraints.txt")
+        assert workflow["jobs"][name]["if"] == "github.event_name != 'schedule'"

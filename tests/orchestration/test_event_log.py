@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetMaterialization, EventLogEntry
+from dagster import AssetKey, AssetMaterialization, DagsterInstance, EventLogEntry
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
+from dagster._core.instance import InstanceRef
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy.engine import Engine
 from sqlalchemy.event import listen, remove
 
 from backfill_assets.orchestration.event_log import BatchingSqliteEventLogStorage
+from backfill_assets.servers.home import DAGSTER_YAML
 
 RUN = "6f0a2f5c-0000-4000-8000-000000000001"
 KEY = AssetKey(["staging", "outages"])
@@ -71,3 +73,23 @@ def test_a_batch_commits_once_to_each_of_its_two_databases(tmp_path: Path):
         commits[name] = len(seen)
     assert commits["batched"] == 2
     assert commits["single"] >= 2 * len(DAYS)
+
+
+def test_an_instance_keeps_its_events_in_its_own_folder_without_dagster_home(tmp_path: Path, monkeypatch):
+    """As `dagster dev` makes it: a temporary folder, configured by the dagster.yaml of another one."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    ref = InstanceRef.from_dir(str(tmp_path), config_dir=str(DAGSTER_YAML.parent))
+    with DagsterInstance.from_ref(ref) as instance:
+        assert isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
+        instance.event_log_storage.store_event(entry(DAYS[0]))
+    own = SqliteEventLogStorage(str(tmp_path / "history" / "runs"))
+    assert what_is_stored(own)[2] == DAYS[:1]
+
+
+def test_a_storage_that_dagster_yaml_names_goes_first(tmp_path: Path):
+    other = tmp_path / "other"
+    named = f"storage:\n  sqlite:\n    base_dir: {other}\n"
+    (tmp_path / "dagster.yaml").write_text(DAGSTER_YAML.read_text() + named)
+    with DagsterInstance.from_ref(InstanceRef.from_dir(str(tmp_path))) as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+    assert (other / "history" / "runs").is_dir()
