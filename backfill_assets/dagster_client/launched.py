@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from backfill_assets.calendar import as_day, between
 from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.loaded_table import step_of
 
 RUN_FINISHED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 BACKFILL_FINISHED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
@@ -60,12 +61,22 @@ def _days_of(tagged: Mapping[str, str]) -> int:
     return len(list(between(as_day(first), as_day(last)))) if first and last else int(DAY in tagged)
 
 
+def own_job(table: str) -> str:
+    """The job of a table's own schedule. Its runs select no assets by name either."""
+    return f"build_{step_of(table)}"
+
+
+def writes_to(job: str, tables: Iterable[str]) -> bool:
+    """Whether the runs of a job, which select no assets by name, write to one of these tables in live."""
+    return job in WRITING or job in map(own_job, tables)
+
+
 def unfinished_of(runs: Iterable[Mapping[str, Any]], launched: Iterable[Launched], tables: Collection[str]) -> list[str]:
     """Of `runs` that are not finished, those that write to `tables`, as `run 1b9d6bcd`; and the backfills among `launched`."""
     of_tables, named = set(tables), list[str]()
     for run in runs:
         selected = run["assetSelection"]
         assets = {"/".join(key["path"]) for key in selected or ()}
-        if (run["jobName"] in WRITING) if selected is None else bool(assets & of_tables):
+        if writes_to(run["jobName"], tables) if selected is None else bool(assets & of_tables):
             named.append(f"run {run['runId'][:8]}")
     return named + [str(each) for each in launched if not each.is_run and not each.is_over and each.assets & of_tables]

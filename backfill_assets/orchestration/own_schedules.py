@@ -7,6 +7,7 @@ from dagster import RunRequest, ScheduleDefinition, ScheduleEvaluationContext, S
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from backfill_assets.dagster_client import tags
+from backfill_assets.dagster_client.launched import own_job
 from backfill_assets.dagster_client.loaded_table import step_of
 from backfill_assets.orchestration.assets import asset_key
 from backfill_assets.step.due import incomplete
@@ -22,7 +23,7 @@ def own_schedules(workspace: Workspace) -> list[ScheduleDefinition]:
 def _schedule_of(table: Table, workspace: Workspace) -> ScheduleDefinition:
     description = f"Builds the newest day of {table.name} that is complete, unless it is up to date. Other days: on request."
     name = f"schedule_{step_of(table.name)}"
-    job = define_asset_job(f"build_{step_of(table.name)}", [asset_key(table)], description=description)
+    job = define_asset_job(own_job(table.name), [asset_key(table)], description=description)
 
     @schedule(name=name, job=job, cron_schedule=table.cron, execution_timezone="UTC", description=description)
     def newest(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:

@@ -6,7 +6,7 @@ from dagster import AssetKey, DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-from backfill_assets.dagster_client.launched import WRITING
+from backfill_assets.dagster_client.launched import writes_to
 
 # Between its runs a backfill has none that is not finished.
 UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
@@ -19,7 +19,7 @@ def unfinished_runs(instance: DagsterInstance, tables: Collection[str], *, but: 
         selected = run.asset_selection
         if run.run_id == but:
             continue
-        if (run.job_name in WRITING) if selected is None else bool(keys & selected):
+        if writes_to(run.job_name, tables) if selected is None else bool(keys & selected):
             yield f"run {run.run_id[:8]}"
     for backfill in instance.get_backfills(BulkActionsFilter(statuses=UNFINISHED_BACKFILLS)):
         assets = backfill.asset_selection

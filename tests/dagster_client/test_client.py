@@ -214,6 +214,8 @@ def test_what_writes_to_tables_and_is_not_finished_is_named_and_what_builds_in_s
         {"runId": "22222222-a", "jobName": "__ASSET_JOB", "assetSelection": [path("shadow/raw/a")]},
         {"runId": "33333333-a", "jobName": "nightly", "assetSelection": None},
         {"runId": "44444444-a", "jobName": "make_plan", "assetSelection": None},
+        {"runId": "55555555-a", "jobName": "build_staging__b", "assetSelection": None},
+        {"runId": "66666666-a", "jobName": "build_staging__c", "assetSelection": None},
     ]
     of_backfill = {"tags": [], "creationTime": 0.0, "title": "", "numPartitions": 1, "__typename": "PartitionBackfill"}
     feed = [
@@ -223,4 +225,5 @@ def test_what_writes_to_tables_and_is_not_finished_is_named_and_what_builds_in_s
     ]
     answer = {"runsOrError": {"__typename": "Runs", "results": runs}}
     answer |= {"runsFeedOrError": {"__typename": "RunsFeedConnection", "results": feed}}
-    assert answering({"data": answer}).unfinished(["raw/a", "staging/b"]) == ["run 11111111", "run 33333333", "backfill b1"]
+    unfinished = answering({"data": answer}).unfinished(["raw/a", "staging/b"])
+    assert unfinished == ["run 11111111", "run 33333333", "run 55555555", "backfill b1"]
