@@ -14,7 +14,7 @@ from backfill_assets.errors import UsageError
 from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import COMMITTED, Build, from_arrow
-from backfill_assets.lake.recovery import committed_builds
+from backfill_assets.lake.recovery import lacking_builds
 from backfill_assets.plan.plan import Plan
 from backfill_assets.plan.store import PLANNED, Plans
 from backfill_assets.tables.declaration import Table
@@ -121,8 +121,8 @@ def builds_of(name: str, days: Collection[date], root: str, columns: Sequence[st
     """The builds of these days that succeeded, oldest first, whether a crash left them out of the ledger or not."""
     ledger = Ledger(root)
     builds = from_arrow(ledger.rows(columns, {name: days}))
-    later = committed_builds(Paths(root).table(name), after=ledger.newest([name])[name].version)
-    builds += [build for build in later if build.day in days]
+    lacking = lacking_builds(Paths(root).table(name), ledger.newest([name])[name])
+    builds += [build for build in lacking if build.day in days]
     return sorted((build for build in builds if build.succeeded), key=lambda build: build.at)
 
 

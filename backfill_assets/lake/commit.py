@@ -22,7 +22,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.locks import writing
 from backfill_assets.lake.partitioning import refuse_other_partitioning
 from backfill_assets.lake.record import COMMITTED, Build
-from backfill_assets.lake.recovery import commit_metadata, version_with
+from backfill_assets.lake.recovery import commit_metadata, recover_locked, version_with
 from backfill_assets.lake.rewritten import data_files, hash_by_day, renamed_columns
 
 # Where nothing is locked, everyone else at work on the table may come first, and several times.
@@ -50,6 +50,7 @@ class Commit(Protocol):
 def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
     """Record what `decide` comes to, once the accepted of its builds are committed. Both under the table's lock.
 
+    Commits that the ledger lacks are recorded first: what is decided rests on all that was committed before.
     `decide` is asked under the lock, and again whenever another writer came first: what was judged before may no longer hold.
     Raises NotRecorded if the rows are in, and the ledger could not be written.
     """
@@ -57,7 +58,7 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
     tries = Retrying(retry=again, stop=stop_after_attempt(COMMIT_RETRIES), wait=wait_random(0, 0.05))
     with writing(root, table):
         try:
-            builds = tries(_decide_and_commit, decide, commit)
+            builds = tries(_decide_and_commit, Ledger(root), table, decide, commit)
         except RetryError as error:
             raise Conflict(
                 f"Others committed to {table} {COMMIT_RETRIES} times first. Nothing was committed. Run again."
@@ -76,14 +77,15 @@ def commit_and_record(root: str, table: str, decide: Callable[[], Sequence[Build
     return builds
 
 
-def _decide_and_commit(decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
+def _decide_and_commit(ledger: Ledger, name: str, decide: Callable[[], Sequence[Build]], commit: Commit) -> list[Build]:
     table = open_table(commit.folder)  # which a commit of files leaves as it was
     refuse_unfit(commit.folder, table, commit.column)
+    recover_locked(ledger, name)
     builds = list(decide())
     accepted = [build for build in builds if build.outcome in COMMITTED]
     if not accepted:
         return builds
-    before, metadata = int(table.version()) if table else -1, commit_metadata(accepted)
+    before, metadata = int(table.version()) if table else -1, commit_metadata(accepted, complete=True)
     try:
         version, committed = commit(table, [build.day for build in accepted], metadata)
         files = hash_by_day((file.day, file.path) for file in committed)

@@ -6,6 +6,7 @@ file that has its version for a name.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyarrow.fs import FileSystem
@@ -18,13 +19,17 @@ def read_commits(folder: str, last: int, first: int = 0) -> list[dict[str, Any]]
 
     It ends with the last one that the log still has.
     """
-    store, commits = files_in(folder), list[dict[str, Any]]()
-    for version in range(last, max(first, 0) - 1, -1):
+    return list(commits_at(folder, range(last, max(first, 0) - 1, -1)))
+
+
+def commits_at(folder: str, versions: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Read the commits of `versions` one by one, with their `version`. End at one that the log does not have any more."""
+    store = files_in(folder)
+    for version in versions:
         info = _commit_info(store, version)
         if info is None:
-            break
-        commits.append(info | {"version": version})
-    return commits
+            return
+        yield info | {"version": version}
 
 
 def _commit_info(store: FileSystem, version: int) -> dict[str, Any] | None:

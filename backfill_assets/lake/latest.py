@@ -14,7 +14,7 @@ from backfill_assets.lake.ledger import Ledger
 from backfill_assets.lake.ledger_files import Days
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.record import AUDITS, COMMITTED, ROWS_DIFFER, Build, from_arrow
-from backfill_assets.lake.recovery import committed_builds
+from backfill_assets.lake.recovery import lacking_builds
 
 # Figures and verdicts are left out: reading them would take most of the time, and only one day's are ever wanted.
 COLUMNS = (
@@ -102,11 +102,11 @@ def latest(
     for name, newest in files.newest(days).items():
         of_table = days[name]
         with suppress(TableUnreadable):  # `rewritten` names its days; other tables have nothing to do with it
-            later = committed_builds(Paths(ledger.root).table(name), after=newest.version)
+            lacking = lacking_builds(Paths(ledger.root).table(name), newest)
             last = until.get(name, -1) if until is not None else None
             builds.add(
                 build
-                for build in later
+                for build in lacking
                 if (of_table is None or build.day in of_table) and (last is None or build.delta_version <= last)
             )
     return builds

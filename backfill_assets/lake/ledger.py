@@ -108,5 +108,5 @@ class Ledger:
         return max(datetime.now(UTC), self.newest([table])[table].at + timedelta(microseconds=1))
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
-        """Of each table, the newest version that a build is recorded with, and the latest time of any."""
+        """The recorded commits of each table, and the latest time of any of its builds."""
         return self.files().newest(tables)

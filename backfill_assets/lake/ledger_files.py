@@ -12,23 +12,28 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Partition
 from backfill_assets.lake.delta_table import KeptTable
 from backfill_assets.lake.paths import files_in
-from backfill_assets.lake.record import SCHEMA
+from backfill_assets.lake.record import COMMITTED, SCHEMA
 
 # Of each table the days of interest; None for all of them.
 Days = Mapping[str, Collection[date] | None]
 
 
 class Newest(NamedTuple):
-    """The newest version of a table that a build is recorded with (-1: none), and when the last of its builds was recorded."""
+    """The newest commit of a table that is recorded (-1: none), when its last build was recorded, and all its commits.
+
+    `versions` are those of the recorded commits.
+    """
 
     version: int = -1
     at: datetime = datetime.min.replace(tzinfo=UTC)
+    versions: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,14 @@ class LedgerFiles:
         return {plan for of_table in plans for plan in of_table if plan}
 
     def newest(self, tables: Iterable[str]) -> dict[str, Newest]:
-        """Of each table, the newest version that a build is recorded with, and the latest time of any."""
+        """The recorded commits of each table, and the latest time of any of its builds."""
         names = list(dict.fromkeys(tables))
         known: dict[str, Newest] = self.log.facts.setdefault("newest", {}) if isinstance(self.log, KeptTable) else {}
         unknown = [name for name in names if name not in known]
-        rows = self.rows(["table", "delta_version", "at"], dict.fromkeys(unknown))
-        groups = rows.group_by("table").aggregate([("delta_version", "max"), ("at", "max")]).to_pylist()
-        known |= dict.fromkeys(unknown, Newest())
-        known |= {group["table"]: Newest(group["delta_version_max"], group["at_max"]) for group in groups}
+        for name in unknown:
+            rows = self.rows(["delta_version", "outcome", "at"], {name: None})
+            committed = rows.filter(pc.is_in(rows["outcome"], pa.array(COMMITTED)))
+            versions = frozenset(committed["delta_version"].unique().to_pylist())
+            latest = pc.max(rows["at"]).as_py()
+            known[name] = Newest(max(versions, default=-1), latest, versions) if latest else Newest()
         return {name: known[name] for name in names}

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import date, datetime
 
-from backfill_assets.calendar import Partition
+from backfill_assets.calendar import Partition, ranges
 from backfill_assets.errors import Guarded, UsageError
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import recover_newest
+from backfill_assets.lake.recovery import last_committed, recover_newest
 from backfill_assets.lake.restore import Record, RestoreCommit
 from backfill_assets.lake.running_steps import RunningStep, mark_running
 from backfill_assets.lake.shadow_base import delete_shadow
@@ -32,7 +32,8 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
     not of a plan that was never published whole: others have built more since than what its part covers.
 
     UsageError if the plan was never started, or has built days of a table that the project does not have any more; Guarded if
-    it is open, shares a partition with another plan that is, or has protected days.
+    it is open, shares a partition with another plan that is, or has protected days, or if a table's log shows days of it that
+    the ledger does not have.
     """
     plans = Plans(workspace.lake.root)
     state = plans.state(plan.id)
@@ -54,7 +55,9 @@ def rollback_of(plan: Plan, workspace: Workspace, *, force: bool = False) -> dic
     _refuse_gone_tables(plan, workspace)
     tables = [table for table in workspace.graph.tables if table.name in plan.reasons]
     force = _puts_back_conflicts(plan, workspace, force=force)
-    return {partition: d for table in tables for partition, d in decisions_on(plan, table, workspace, force=force).items()}
+    decisions = {p: d for table in tables for p, d in decisions_on(plan, table, workspace, force=force).items()}
+    _refuse_unrecorded(plan, workspace, decisions)
+    return decisions
 
 
 def roll_back(
@@ -114,6 +117,19 @@ def _refuse_half(plan: Plan, plans: Plans, decisions: Mapping[Partition, Decisio
             f"{decisions[left[0]].kind}. Nothing was restored. Finish it (`{finishing(plan.id, plans)}`), then roll it back; "
             f"or put back what can be: `backfill rollback {plan.id} --force`."
         )
+
+
+def _refuse_unrecorded(plan: Plan, workspace: Workspace, decisions: Mapping[Partition, Decision]) -> None:
+    """Guarded while a table's log shows days of the plan that nothing was decided of: the ledger does not have them."""
+    for name in plan.reasons:
+        undecided = {day for day in plan.days_of(name) if (name, day) not in decisions}
+        last = last_committed(workspace.lake.path(name), undecided)
+        of_plan = sorted(day for day, build in last.items() if build.plan == plan.id)
+        if of_plan:
+            raise Guarded(
+                f"The log of {name} shows {ranges(of_plan)} as built by plan {plan.id}, and the ledger does not. Nothing was "
+                f"restored. Type `backfill reconcile --repair`, then `backfill rollback {plan.id}` again."
+            )
 
 
 def _refuse_gone_tables(plan: Plan, workspace: Workspace) -> None:

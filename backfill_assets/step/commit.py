@@ -9,7 +9,6 @@ from backfill_assets.lake.commit import Commit, commit_and_record
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.lost_files import lost_files
 from backfill_assets.lake.record import Build
-from backfill_assets.lake.recovery import recover_locked
 from backfill_assets.lake.rewritten import never_accepted, rewritten
 from backfill_assets.step.delivered import NO_DELIVERY, deliveries
 from backfill_assets.step.inputs import AcceptedBuilds, InputReader, days_of_inputs, partitions_changed
@@ -44,10 +43,7 @@ def _after_others(
 
     Raises InputsChanged if they wrote to an input, Conflict if they changed days of which this request keeps rows.
     """
-    name, ledger = table.name, workspace.lake.ledger
-    newest = ledger.newest([name])[name].version
-    if workspace.lake.version(name) not in (newest, -1):
-        recover_locked(ledger, name, after=newest)
+    name = table.name
     passed = [each for each in judgements if each.outcome != "failed"]
     days = {each.day for each in passed}
     looked_at = days_of_inputs(table, days, workspace.calendar)

@@ -145,10 +145,13 @@ def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
 
 def test_rows_that_are_committed_but_not_recorded_are_said_to_be_and_are_recorded_later(given):
     blocked = Path(given.root) / "_ledger"
-    blocked.parent.mkdir()
-    blocked.write_text("no table")
+
+    def decide() -> list[Build]:
+        blocked.write_text("no table")
+        return accepted(FIRST)
+
     with pytest.raises(NotRecorded, match=r"raw/a: 2019-09-01 are committed, but the ledger could not be written"):
-        given.commit(row(FIRST, 1), days=(FIRST,))
+        commit_and_record(given.root, NAME, decide, given.files(row(FIRST, 1)))
     blocked.unlink()
     assert given.by_delta() == [(FIRST, 1)]
     assert [b.day for b in recover_newest(Ledger(given.root), [NAME])] == [FIRST]
