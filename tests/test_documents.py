@@ -5,18 +5,14 @@ import importlib
 import importlib.util
 import json
 import re
-from typing import Any
 
 import pytest
 from typer.exceptions import TyperException
-from typer.main import get_command
 
 import backfill_assets
-from backfill_assets.cli.app import app
 from backfill_assets.settings import Settings
-from tests.worlds.documents import DOCUMENTS, GUIDES, PROJECT, Document, backfill_commands
+from tests.worlds.documents import COMMANDS, DOCUMENTS, GUIDES, PROJECT, Document, backfill_commands, options_of
 
-ROOT: Any = get_command(app)
 FILE = re.compile(r"(?:tests|backfill_assets|\.readme)/[\w./-]*")
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 
@@ -24,13 +20,8 @@ every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def parse_command(words: list[str]) -> None:
     """Parse a command as the shell would, without running it. Raises TyperException for wrong usage."""
     name, *rest = words
-    assert name in ROOT.commands, f"there is no command {name}"
-    ROOT.commands[name].make_context(name, rest)
-
-
-def options_of(command: str) -> set[str]:
-    parameters = ROOT.commands[command].params
-    return {name for each in parameters for name in each.opts if name.startswith("--")} - {"--help"}
+    assert name in COMMANDS, f"there is no command {name}"
+    COMMANDS[name].make_context(name, rest)
 
 
 @every_document
@@ -50,7 +41,7 @@ def test_commands_in_the_prose_exist_with_their_options(document: Document):
     for name, *rest in document.named():
         # The prose names placeholders and leaves out values, so that only names are compared.
         named = {word for word in rest if word.startswith("--")}
-        if name != "COMMAND" and (name not in ROOT.commands or not named - {"--help"} <= options_of(name)):
+        if name != "COMMAND" and (name not in COMMANDS or not named - {"--help"} <= options_of(name)):
             wrong.append((name, named))
     assert wrong == []
 
@@ -68,7 +59,7 @@ def test_commands_are_found_within_a_line():
 
 @every_document
 def test_options_in_the_prose_exist(document: Document):
-    known = {option for command in ROOT.commands for option in options_of(command)}
+    known = {option for command in COMMANDS for option in options_of(command)}
     of_other_programs = {"--times", "--help"}
     named = {code.split()[0] for code in document.inline_code() if code.startswith("--")}
     assert named - of_other_programs <= known

@@ -14,10 +14,8 @@ from dagster_shared.yaml_utils import load_run_config_yaml
 from graphql import parse, validate
 from graphql.execution.values import get_variable_values
 from graphql.language.ast import OperationDefinitionNode
-from typer.main import get_command
 
 from backfill_assets.cli import exit_codes
-from backfill_assets.cli.app import app
 from backfill_assets.code_location import definitions_of
 from backfill_assets.datasets.outages.tables import TABLES
 from backfill_assets.lake.release import TableVersion
@@ -27,20 +25,14 @@ from backfill_assets.orchestration.run_options import RebuildOptions
 from backfill_assets.plan.request import RebuildRequest, flag
 from backfill_assets.settings import Settings
 from backfill_assets.workspace import open_workspace
-from tests.worlds.documents import GUIDES, PROJECT, guide
+from tests.worlds.documents import COMMANDS, GUIDES, PROJECT, guide, options_of
 from tests.worlds.recorded import THREE_DAYS, write_rows
 
-ROOT: Any = get_command(app)
 OF_PLAN = "the options of a plan"
 
 
 def codes_in(cell: str) -> set[str]:
     return set(re.findall(r"`([^`]+)`", cell))
-
-
-def options_of(command: str) -> set[str]:
-    parameters = ROOT.commands[command].params
-    return {name for each in parameters for name in each.opts if name.startswith("--")} - {"--help"}
 
 
 def test_the_graphql_request_fits_the_installed_dagster():
@@ -133,7 +125,7 @@ def test_the_table_of_commands_is_complete():
     rows = guide("settings-and-commands").table_below("## Commands")
     named = {code.removeprefix("backfill "): cells for cells in rows for code in codes_in(cells[0])}
     assert len(named) == len(rows)
-    assert named.keys() == ROOT.commands.keys()
+    assert named.keys() == COMMANDS.keys()
     of_plan = {flag(each.name) for each in fields(RebuildRequest)}
     for name, (_, _, options) in named.items():
         listed = codes_in(options) | (of_plan if OF_PLAN in options else set())

@@ -1,12 +1,18 @@
-"""The README and the guides, with the code blocks and the commands in them."""
+"""The README and the guides, with the code blocks and the commands in them, and the commands that there are."""
 
 import re
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from backfill_assets.cli.app import app
 
 PROJECT = Path(__file__).resolve().parents[2]
+COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 OPERATORS = {"&&", "||", ";", "|", "&"}
 
 
@@ -86,3 +92,9 @@ DOCUMENTS = [README, *GUIDES]
 def guide(topic: str) -> Document:
     (found,) = [document for document in GUIDES if document.path.stem == topic]
     return found
+
+
+def options_of(command: str) -> set[str]:
+    """Return the options that a command of the package has."""
+    names = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    return {name for name in names if name.startswith("--")} - {"--help"}
