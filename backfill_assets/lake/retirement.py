@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
+
 from backfill_assets.errors import Conflict
 from backfill_assets.lake.release import Release
 from backfill_assets.lake.releases import Releases
@@ -42,16 +44,18 @@ def kept_releases(releases: Sequence[Release], since: datetime) -> Kept:
 
 def retire(root: str, since: datetime, now: datetime, who: str) -> tuple[list[Release], Kept]:
     """Retire what is to be; the releases that were, and what is kept. Conflict if others released all the time."""
-    releases = Releases(root)
-    for _ in range(ATTEMPTS):
-        state = kept_releases(releases.all(), since)
-        if not state.newest or not state.to_retire:
-            return [], state
-        numbers = [release.number for release in state.to_retire]
-        reason = f"{len(numbers)} release(s) that nobody could go back to since {since:%Y-%m-%d}"
-        try:
-            releases.retire(state.newest, numbers, now.date(), who=who, reason=reason)
-        except Conflict:
-            continue
-        return list(state.to_retire), kept_releases(releases.all(), since)
-    raise Conflict(f"Releases were added {ATTEMPTS} times meanwhile. Nothing was retired or removed. Run again.")
+    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
+    try:
+        return attempts(_retire, Releases(root), since, now, who)
+    except RetryError as error:
+        raise Conflict(f"Releases were added {ATTEMPTS} times meanwhile. Nothing was retired or removed. Run again.") from error
+
+
+def _retire(releases: Releases, since: datetime, now: datetime, who: str) -> tuple[list[Release], Kept]:
+    state = kept_releases(releases.all(), since)
+    if not state.newest or not state.to_retire:
+        return [], state
+    numbers = [release.number for release in state.to_retire]
+    reason = f"{len(numbers)} release(s) that nobody could go back to since {since:%Y-%m-%d}"
+    releases.retire(state.newest, numbers, now.date(), who=who, reason=reason)
+    return list(state.to_retire), kept_releases(releases.all(), since)

@@ -4,6 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt
+
 from backfill_assets.errors import Conflict, Guarded
 from backfill_assets.lake.release import PUBLISHED, STABLE, Release
 from backfill_assets.lake.released import open_version
@@ -40,26 +42,35 @@ def release_plan(
     `runs` and `publication` as for `refuse_unreleased`, which is asked again, as `refuse_others` is: Guarded if live is being
     written by now, or if these readers were pointed back, or others got more plans, while this one was put into live.
     """
-    releases, nothing = Releases(workspace.lake.root), f"Plan {plan.id} is in live and not released."
-    for _ in range(ATTEMPTS):
-        state = live_state(workspace)
-        newest, tables = state.newest, state.tables
-        # After the versions were read: who has begun to write by now may have written to some of them.
-        refuse_unreleased(plan, workspace, state, runs, publication=publication)
-        given = refuse_others(releases.root, plan.id, channel, newest, by.together_with, nothing=nothing)
-        moved = [channel, *following(releases.root, newest)] if channel == STABLE else [channel]
-        try:
-            if live_tables(workspace, newest) != tables:  # written while it was decided
-                continue
-            why, recorded, plans = by.of(plan, given), state.recorded, [plan.id]
-            return releases.add(
-                newest, tables, kind=PUBLISHED, who=by.who, reason=why, channels=moved, recorded=recorded, plans=plans
-            )
-        except Conflict:
-            continue
-    raise Conflict(
-        f"Others released {ATTEMPTS} times first. Plan {plan.id} is in live, and readers get the release before. Type the same "
-        "again."
+    attempts = Retrying(retry=retry_if_exception_type(Conflict), stop=stop_after_attempt(ATTEMPTS))
+    try:
+        return attempts(_release_plan, plan, workspace, channel, by, runs, publication)
+    except RetryError as error:
+        raise Conflict(
+            f"Others released {ATTEMPTS} times first. Plan {plan.id} is in live, and readers get the release before. "
+            "Type the same again."
+        ) from error
+
+
+def _release_plan(plan: Plan, workspace: Workspace, channel: str, by: By, runs: Runs, publication: str) -> Release:
+    releases = Releases(workspace.lake.root)
+    state = live_state(workspace)
+    # After the versions were read: who has begun to write by now may have written to some of them.
+    refuse_unreleased(plan, workspace, state, runs, publication=publication)
+    nothing = f"Plan {plan.id} is in live and not released."
+    given = refuse_others(releases.root, plan.id, channel, state.newest, by.together_with, nothing=nothing)
+    moved = [channel, *following(releases.root, state.newest)] if channel == STABLE else [channel]
+    if live_tables(workspace, state.newest) != state.tables:
+        raise Conflict("tables were written while this was decided")
+    return releases.add(
+        state.newest,
+        state.tables,
+        kind=PUBLISHED,
+        who=by.who,
+        reason=by.of(plan, given),
+        channels=moved,
+        recorded=state.recorded,
+        plans=[plan.id],
     )
 
 

@@ -6,12 +6,12 @@ Dagster is the caller's. Days that fail, or lack an input, leave the table as it
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 
 from pyspark.sql import SparkSession
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import InputsChanged, NotRecorded, UsageError
 from backfill_assets.lake.delta_table import open_table
@@ -59,15 +59,11 @@ class Step:
         """
         first, calendar = self.table.first_day, self.workspace.calendar
         of_table = sorted({day for day in days if first is None or day >= first})  # before, the table has no days
-        result = self._run_again(within := calendar.clip(of_table))
+        within = calendar.clip(of_table)
+        tries = Retrying(retry=retry_if_exception_type(InputsChanged), stop=stop_after_attempt(TRIES), reraise=True)
+        result = tries(self._run, within)
         why = f"it is outside the calendar, which runs from {calendar.first} to {calendar.last}"
         return replace(result, blocked={**result.blocked, **dict.fromkeys(set(of_table).difference(within), why)})
-
-    def _run_again(self, days: Sequence[date]) -> StepResult:
-        for _ in range(TRIES - 1):
-            with suppress(InputsChanged):
-                return self._run(days)
-        return self._run(days)
 
     def _run(self, days: Sequence[date]) -> StepResult:
         table, request, lake = self.table, self.request, self.workspace.lake
