@@ -5,26 +5,29 @@ That holds in one process, in several, and in object stores.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from backfill_assets.errors import Conflict, ServiceUnavailable
-from backfill_assets.lake.delta_table import one_line, open_table, table_to_write
-from backfill_assets.lake.ledger import COMPACT_EVERY
-from backfill_assets.lake.locks import writing
-from backfill_assets.lake.paths import Paths
+from backfill_assets.lake.delta_table import one_line
+from backfill_assets.lake.record_table import RecordFiles, RecordTable
 from backfill_assets.lake.release import SCHEMA, Release, to_arrow
 from backfill_assets.lake.release_files import ReleaseFiles
 
 # Commits that add no release (compacting, a second making of the table) refuse one that comes meanwhile: it is tried again.
 ATTEMPTS = 20
-# Files of this many bytes, a thousand releases or more, are left alone: then neither compacting nor reading one release costs
-# more as releases are added.
+# A thousand releases or more: neither compacting nor reading one release costs more as releases are added.
 COMPACTED = 2**18
+
+
+def release_records(root: str) -> RecordTable:
+    """The table of releases. Without retries, the library commits as the next version after the one that was read, or not at
+    all."""
+    return RecordTable(root, "_releases", SCHEMA, bounds="number", compacted=COMPACTED, retries=0)
 
 
 def commit_after(
@@ -35,69 +38,41 @@ def commit_after(
 
     `append` commits the rows as the next version of the table.
     """
-    release = releases[0]
-    path, token = Paths(root).releases, secrets.token_hex(8)
-    refusal: Exception | None = None
-    for _ in range(ATTEMPTS):
+    records, token, release = release_records(root), secrets.token_hex(8), releases[0]
+
+    def is_added(table: DeltaTable | None) -> bool:
+        """Whether the releases are there already. Conflict if others came first."""
+        files = ReleaseFiles(RecordFiles(records, table))
+        there = files.row(release.number)
+        if there and there["token"] == token:
+            return True
+        if there or (after and not files.row(after.number)):
+            raise Conflict(_overtaken(release, files.newest()))
+        return False
+
+    def attempt() -> None:
         try:
-            table = table_to_write(path) or _create(root)
-            files = ReleaseFiles(path, table)
-            if (there := files.row(release.number)) or (after and not files.row(after.number)):
-                if there and there["token"] == token:
-                    return release  # it was committed, and only the answer was an error
-                raise Conflict(_overtaken(release, files.newest()))
-            if refusal and not isinstance(refusal, CommitFailedError):
-                raise ServiceUnavailable(
-                    f"Release {release.number} cannot be written to {path}: {one_line(refusal)}. What readers get has not "
-                    "changed. Make room or correct the permissions, then release again."
-                )
-            (append or _append)(table, to_arrow(releases, token))
+            table = records.to_write()
+            if not is_added(table):
+                (append or records.append)(table, to_arrow(releases, token))
+                records.compact(table)
+        except CommitFailedError:
+            raise
         except DeltaError as error:
-            refusal = error
-            continue
-        _compact(table)
-        return release
-    why = one_line(refusal) if refusal else "others came first"
-    raise Conflict(f"Release {release.number} was refused {ATTEMPTS} times: {why}. Nothing was released. Release again.")
+            if not is_added(records.open()):  # else it was committed, and only the answer was an error
+                raise ServiceUnavailable(
+                    f"Release {release.number} cannot be written to {records.path}: {one_line(error)}. What readers get has "
+                    "not changed. Make room or correct the permissions, then release again."
+                ) from error
 
-
-def _create(root: str) -> DeltaTable:
-    path = Paths(root).releases
-    # As for the ledger: a second making that comes later refuses a commit under way, which is then tried again.
-    with writing(root, "_releases"):
-        try:
-            DeltaTable.create(
-                path,
-                SCHEMA,
-                mode="ignore",
-                configuration={
-                    "delta.logRetentionDuration": "interval 36500 days",
-                    "delta.checkpointInterval": str(COMPACT_EVERY),
-                    "delta.dataSkippingStatsColumns": "number",  # tells which file has a release
-                },
-            )
-        except DeltaError:
-            if open_table(path) is None:
-                raise
-    return DeltaTable(path)
-
-
-def _append(table: DeltaTable, rows: pa.Table) -> None:
-    write_deltalake(
-        table,
-        rows,
-        mode="append",
-        schema_mode="merge",  # releases of before lack columns of now
-        # Without retries, the library commits as the next version after the one that was read, or not at all.
-        commit_properties=CommitProperties(max_commit_retries=0),
-        post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
-    )
-
-
-def _compact(table: DeltaTable) -> None:
-    if table.version() % COMPACT_EVERY == COMPACT_EVERY - 1:
-        with suppress(DeltaError):  # another time, then: the release is added
-            table.optimize.compact(target_size=COMPACTED)
+    attempts = Retrying(retry=retry_if_exception_type(CommitFailedError), stop=stop_after_attempt(ATTEMPTS), reraise=True)
+    try:
+        attempts(attempt)
+    except CommitFailedError as error:
+        raise Conflict(
+            f"Release {release.number} was refused {ATTEMPTS} times: {one_line(error)}. Nothing was released. Release again."
+        ) from error
+    return release
 
 
 def _overtaken(release: Release, newest: Mapping[str, Any] | None) -> str:

@@ -9,10 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from backfill_assets.errors import UsageError
-from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.paths import Paths
 from backfill_assets.lake.release import CANDIDATE, POINTED, RETIRED, STABLE, SWITCHED, Release, TableVersion, from_row
-from backfill_assets.lake.release_commit import commit_after
+from backfill_assets.lake.release_commit import commit_after, release_records
 from backfill_assets.lake.release_files import ReleaseFiles
 
 NONE_YET = (
@@ -171,7 +170,7 @@ class Releases:
             )
 
     def _files(self) -> ReleaseFiles:
-        return ReleaseFiles(self.path, open_table(self.path))
+        return ReleaseFiles(release_records(self.root).files())
 
 
 def _time(after: Release | None) -> datetime:

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from backfill_assets.errors import Guarded
-from backfill_assets.lake.delta_table import open_table
 from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
+from backfill_assets.lake.release_commit import release_records
 from backfill_assets.lake.release_files import ReleaseFiles
 from backfill_assets.lake.releases import Releases
 from backfill_assets.plan.store import Plans
@@ -87,8 +87,7 @@ def plans_missing(root: str, newest: Release | None, channel: str, given: Releas
 
 def came_with(root: str, plan: str) -> int:
     """The number of the release that published a plan; 0 if none did, as of one that changed nothing."""
-    path = Releases(root).path
-    return ReleaseFiles(path, open_table(path)).with_plan(plan)
+    return ReleaseFiles(release_records(root).files()).with_plan(plan)
 
 
 def refuse_others(

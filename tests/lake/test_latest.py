@@ -22,7 +22,7 @@ def test_a_ledger_that_was_never_written_knows_nothing(tmp_path):
 def test_a_ledger_that_was_made_and_has_no_row_yet_knows_nothing(tmp_path):
     """As a reader finds it between a writer's making it and its first append."""
     ledger = Ledger(str(tmp_path))
-    ledger._create()
+    ledger.records.create()
     builds = latest(ledger, {TABLE: None})
     assert (builds.last, builds.accepted) == ({}, {})
 

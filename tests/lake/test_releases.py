@@ -17,9 +17,9 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from backfill_assets.errors import Conflict, ServiceUnavailable, UsageError
-from backfill_assets.lake.ledger import COMPACT_EVERY
+from backfill_assets.lake.record_table import COMPACT_EVERY
 from backfill_assets.lake.release import CANDIDATE, POINTED, STABLE, Release
-from backfill_assets.lake.release_commit import _append, commit_after
+from backfill_assets.lake.release_commit import commit_after, release_records
 from backfill_assets.lake.releases import Releases
 from tests.worlds.recorded import add_release, release_many, table_versions
 
@@ -160,7 +160,7 @@ def test_a_commit_whose_answer_was_an_error_is_one_release(releases):
     first, second = add_release(releases, 1), replace(add_release(Releases(f"{releases.root}/other"), 2), number=2)
 
     def append_and_fail(table, row):
-        _append(table, row)
+        release_records(releases.root).append(table, row)
         raise DeltaError("the checkpoint could not be written")
 
     assert commit_after(releases.root, first, [second], append_and_fail) == second
