@@ -132,7 +132,7 @@ def _declarations(declared: Mapping[str, Sequence[ast.expr]]) -> dict[str, list[
 
 
 def _literal(nodes: Sequence[ast.stmt]) -> str:
-    """The value of a constant that is written out, which reads the same before its module is loaded."""
+    """The value of a constant that is written out: the same before its module is loaded."""
     node = nodes[0]
     if len(nodes) > 1 or not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
         return ""
@@ -268,7 +268,7 @@ def _closure(names: Iterable[str], uses: Mapping[str, set[str]]) -> set[str]:
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    """The names that a statement defines, or of which it sets or deletes an item or an attribute."""
+    """The names that a statement defines, or of which it sets an item or an attribute."""
     if isinstance(node, ast.ClassDef):
         return {node.name}
     names = {root for part in _at_import(node) if _is_stored(part) and (root := _root(part))}

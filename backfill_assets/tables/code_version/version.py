@@ -1,18 +1,24 @@
-"""A function's code version: a hash of its source text and of everything in its project that it uses.
+"""The code version of a function: a hash of its source, and of what it uses in its project.
 
-Functions and classes count by their source, without comments, docstrings and layout; numbers and dates by their value, however
-it is written or computed; texts and collections as they are written. Names are followed through imports within the project,
-which is every module in the folder of the top-level package or module that the function is in; other packages do not count. A
-module that is used as a value counts whole, and what `@table` declares of a function where a value of that table is used, such
-as `orders.columns`. Code that reads a file or an environment variable, or imports by computed names, is refused, unless what
-comes of it is a number or a date. What is looked up only while running (`getattr`), what other packages read, and what another
-module adds to a registry or sets on a class, is not seen: give such a table its version by hand.
+Functions and classes count by their source, without comments, docstrings and layout. Numbers and
+dates count by their value, however it is written or computed. Texts and collections count as they
+are written.
+
+Names are followed through imports within the project: every module in the folder of the top-level
+package or module of the function. Other packages do not count. A module that is used as a value
+counts whole. What `@table` declares of a function counts where a value of that table is used, such
+as `orders.columns`.
+
+Code that reads a file or an environment variable, or imports by computed names, is refused, unless
+its result is a number or a date. These changes are not seen: what is looked up only while running
+(`getattr`), what other packages read, and what another module adds to a registry or sets on a
+class. Such a table needs a version by hand.
 """
 
 import builtins
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from backfill_assets.tables.code_version.source import (
     NUMBERS,
@@ -30,15 +36,16 @@ from backfill_assets.tables.code_version.source import (
 
 LENGTH = 12
 WHOLE_MODULE = "*"
-OF_EVERY_MODULE = frozenset({"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__"})
+MODULE_NAMES = {"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__"}
 BY_HAND = "give its table a version by hand: version=..."
 
 
 def code_version(module: str, name: str, *, also: str = "", may_read: bool = False) -> str:
-    """The version of the top-level `name` of `module`, twelve hexadecimal digits; the text `also` is hashed with it.
+    """The version of the top-level `name` of `module`: twelve hexadecimal digits.
 
-    Raises ValueError where there is no source to read, no such name in it, a name is used that is defined nowhere, or, unless
-    `may_read`, where the code reads files or environment variables.
+    The text `also` is hashed with it. Raises ValueError if there is no source to read, if the name
+    or one that it uses is not defined, or, unless `may_read`, if the code reads files or
+    environment variables.
     """
     version = hashlib.sha256(also.encode())
     for definition, text in sorted(definitions_used(module, name, may_read=may_read).items()):
@@ -47,8 +54,10 @@ def code_version(module: str, name: str, *, also: str = "", may_read: bool = Fal
 
 
 def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[str, str]:
-    """The text of `name` and of every definition in its project that it uses, directly or not, by `module:name`."""
-    project, texts, pending = module.partition(".")[0], dict[str, str](), [(module, name)]
+    """The text of `name`, and of every definition in its project that it uses, by `module:name`."""
+    project = module.partition(".")[0]
+    texts: dict[str, str] = {}
+    pending = [(module, name)]
     while pending:
         origin, name = pending.pop()
         definition = f"{origin}:{name}"
@@ -56,19 +65,21 @@ def definitions_used(module: str, name: str, *, may_read: bool = False) -> dict[
             continue
         source = source_of(origin)
         if name == WHOLE_MODULE:
-            pending += [(origin, each) for each in source.texts]
+            pending += [(origin, top_level) for top_level in source.texts]
             continue
-        text = source.texts.get(name)
-        if text is None:
+        if name not in source.texts:
             raise ValueError(f"{definition} is not defined at the top of its file; {BY_HAND}")
         loaded = getattr(sys.modules.get(origin), name, None)
-        # Texts and collections count as they are written: computed ones may differ from place to place, or in their order.
+        # Only numbers count by value: computed texts and collections may differ from place to
+        # place, or in their order.
         value = plain(loaded) if type(loaded) in NUMBERS else ""
-        texts[definition] = value or text
-        if not value:
-            if not may_read:
-                _refuse_readers(source, name, definition)
-            pending += [other for used in source.used[name] for other in definitions_of(project, origin, used, definition)]
+        texts[definition] = value or source.texts[name]
+        if value:
+            continue
+        if not may_read:
+            _refuse_readers(source, name, definition)
+        for used in source.used[name]:
+            pending += definitions_of(project, origin, used, definition)
     return texts
 
 
@@ -76,25 +87,26 @@ def _refuse_readers(source: ModuleSource, name: str, definition: str) -> None:
     readers = sorted({*readers_among(source.used[name], source), *source.methods[name]})
     if readers:
         raise ValueError(
-            f"{definition} uses {readers[0]}, and what that returns is not part of the code version: write it in the code, "
-            f"or {BY_HAND}"
+            f"{definition} uses {readers[0]}, and what that returns is not part of the code "
+            f"version: write it in the code, or {BY_HAND}"
         )
 
 
 def definitions_of(project: str, module: str, used: str, definition: str) -> Iterator[Definition]:
-    """Where a name that `definition` uses is defined, if that is in the project. It may be dotted: `package.module.name`.
+    """Where a name that `definition` uses is defined in the project.
 
-    In several places if different functions import different things under that name.
+    The name may be dotted: `package.module.name`. There are several places if functions import
+    different things under that name.
     """
     source = source_of(module)
     first, *rest = used.split(".")
     if first in source.texts:
         yield module, first
         yield from _declared(module, first, rest)
-    elif first not in source.imports and not hasattr(builtins, first) and first not in OF_EVERY_MODULE:
+    elif not (first in source.imports or hasattr(builtins, first) or first in MODULE_NAMES):
         raise ValueError(f"{definition} uses {first}, which is not defined at the top of {module}; {BY_HAND}")
     imported = source.imports.get(first, [])
-    # `try: from .fast import f`, `except ImportError: from .slow import f`: a module that is not there is not imported.
+    # Of `try: from .fast import f`, `except ImportError: from .slow import f`, the one that exists.
     present = [full for full in imported if not _is_missing(project, full)]
     for full in present if present or first in source.texts else imported:
         if in_project(project, full[0]):
@@ -109,7 +121,8 @@ def _is_missing(project: str, full: list[str]) -> bool:
     if not name:
         return False
     package = source_of(origin)
-    return not ({name, "*"} & (package.texts.keys() | package.imports.keys()) or is_there(origin, name))
+    is_defined = not {name, "*"}.isdisjoint({*package.texts, *package.imports})
+    return not is_defined and not is_there(origin, name)
 
 
 def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Definition]:
@@ -120,14 +133,17 @@ def _defined_as(project: str, full: list[str], definition: str) -> Iterator[Defi
     origin, name = _split(full)
     if not name:
         return
-    within = [(origin, name)] if name in source_of(origin).texts else definitions_of(project, origin, name, definition)
-    for defined_in, defined in within:
+    places: Iterable[Definition] = [(origin, name)]
+    if name not in source_of(origin).texts:
+        places = definitions_of(project, origin, name, definition)
+    attributes = full[origin.count(".") + 2 :]
+    for defined_in, defined in places:
         yield defined_in, defined
-        yield from _declared(defined_in, defined, full[origin.count(".") + 2 :])
+        yield from _declared(defined_in, defined, attributes)
 
 
 def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Definition]:
-    """What `@table` declares of a name, where that is used otherwise than by calling it: `orders.columns` uses one argument."""
+    """What `@table` declares of a name of which an attribute is used, such as `orders.columns`."""
     texts = source_of(module).texts
     if attributes and declaration_of(name) in texts:
         argument = declaration_of(name, attributes[0])
@@ -135,6 +151,9 @@ def _declared(module: str, name: str, attributes: Sequence[str]) -> Iterator[Def
 
 
 def _split(full: list[str]) -> tuple[str, str]:
-    """The module with a file that a dotted name begins with, the longest, and the name within it; both empty without one."""
-    within = max((n for n in range(1, len(full)) if file_of(".".join(full[:n]))), default=0)
-    return (".".join(full[:within]), full[within]) if within else ("", "")
+    """The longest module that a dotted name begins with, and the name in it; "" without one."""
+    for length in range(len(full) - 1, 0, -1):
+        module = ".".join(full[:length])
+        if file_of(module):
+            return module, full[length]
+    return "", ""
