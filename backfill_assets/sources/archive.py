@@ -10,22 +10,18 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.declared import refuse_mistyped
 from backfill_assets.sources.delivery import name_in
 from backfill_assets.sources.fields import Field
 from backfill_assets.sources.files import Entry
 from backfill_assets.sources.folders import globbed
-from backfill_assets.sources.formats import FORMATS, JSON_LINES, Format
+from backfill_assets.sources.formats import JSON_LINES, AnyFormat
 from backfill_assets.sources.patterns import Pattern
 
 ANY = "**/*"
 # Of the lines that archives are split into, and the hash of what they hold. Increase it with any change of which lines come of
 # an archive, or of their days.
 FORM = 3
-KINDS = {
-    "format": (FORMATS, "JsonLines(), Csv() or Parquet()"),
-    "first_day": (date | None, "date"),
-    "modified_before": (datetime | None, "datetime"),
-}
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Archive:
     day: str = ""
     day_formats: Sequence[str] = ()
     files: str | Sequence[str] = ANY
-    format: Format = JSON_LINES
+    format: AnyFormat = JSON_LINES
     first_day: date | None = None
     modified_before: datetime | None = None
     fields: Sequence[Field] = field(default=(), compare=False, repr=False)
@@ -59,13 +55,11 @@ class Archive:
     slice_bytes: int = field(default=128 * 2**20, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        refuse_mistyped(self)
         object.__setattr__(self, "files", (self.files,) if isinstance(self.files, str) else tuple(self.files))
         object.__setattr__(self, "day_formats", tuple(self.day_formats))
         if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII):
             raise ValueError(f"Archive({self.name!r}): a name is made of letters, digits and _, and begins with a letter")
-        for name, (kinds, kind) in KINDS.items():
-            if not isinstance(value := getattr(self, name), kinds) or (name == "first_day" and isinstance(value, datetime)):
-                raise ValueError(f"Archive({self.name!r}): {name} is no {kind}, but {value!r}")
         if not self.day.strip():
             try:
                 self._patterns  # noqa: B018

@@ -14,7 +14,7 @@ def refuse_mistyped(declared: Any) -> None:
         value, hint = getattr(declared, each.name), hints[each.name]
         try:
             if isinstance(hint, type) and hint not in (float, int, Any):
-                wrong = "" if isinstance(value, hint) else f"it is no {_spelt(hint)}"
+                wrong = "" if isinstance(value, hint) else f"it is not a {_spelt(hint)}"
             else:
                 _adapter(hint).validate_python(value, strict=True)
                 wrong = ""
@@ -22,7 +22,7 @@ def refuse_mistyped(declared: Any) -> None:
             wrong = _why(error)
         if wrong:
             about = f"{type(declared).__name__}({getattr(declared, 'name', '')!r})"
-            raise ValueError(f"{about}: {each.name}={value!r} cannot be meant: {wrong}")
+            raise ValueError(f"{about}: {each.name}={value!r} is not valid: {wrong}")
 
 
 def refuse_no_folder(about: str, name: str) -> None:

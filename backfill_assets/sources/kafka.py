@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from backfill_assets.errors import NotDelivered, SourceError, StillWritten
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.declared import refuse_mistyped
 from backfill_assets.sources.kafka_index import Gone, day_of, index_at, number_of, ranges
 from backfill_assets.sources.kafka_rows import PACKAGE, records
 from backfill_assets.sources.kafka_topic import TIMEOUT, TIMEOUT_MS, Run, Topic, TopicState
@@ -61,8 +62,7 @@ class Kafka(Source):
     options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if odd := [name for name, value in self.options.items() if not isinstance(name, str) or not isinstance(value, str)]:
-            raise ValueError(f"Kafka({self.topic!r}): the value of the option {odd[0]} is to be a text, as '10000' or 'true'")
+        refuse_mistyped(self)
         if not self.options.get(TIMEOUT, str(TIMEOUT_MS)).isdecimal():
             raise ValueError(f"Kafka({self.topic!r}): the option {TIMEOUT} is a number of milliseconds")
 

@@ -20,12 +20,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from annotated_types import Ge, Le
 
 from backfill_assets.errors import NotDelivered, SourceError
 from backfill_assets.lake.jars import needing
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.declared import refuse_mistyped
 from backfill_assets.sources.postgres_columns import Columns
 from backfill_assets.sources.postgres_server import Server
 from backfill_assets.sources.protocol import Delivery, Source
@@ -80,18 +83,17 @@ class PostgresTable(Source):
     # How a delivery is looked at, waited for and judged decides on no row.
     changed_at: str = field(default="", compare=False)
     password_env: str = field(default="", compare=False)
-    connections: int = field(default=4, compare=False)
-    fewest: float = field(default=0.5, compare=False)
+    connections: Annotated[int, Ge(3)] = field(default=4, compare=False)
+    fewest: Annotated[float, Ge(0), Le(1)] = field(default=0.5, compare=False)
 
     def __post_init__(self) -> None:
+        refuse_mistyped(self)
         object.__setattr__(self, "columns", tuple(self.columns))
         self._server.refuse_unusable()
         try:
             ZoneInfo(self.time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError):
             raise ValueError(f"PostgresTable({self.name!r}): there is no time zone {self.time_zone!r}") from None
-        if self.connections < 3:
-            raise ValueError(f"PostgresTable({self.name!r}): connections is at least 3, not {self.connections}")
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal, get_args
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,6 +15,7 @@ from backfill_assets.lake.slice import DataFile
 from backfill_assets.sources.archive import Archive, stamp_of
 from backfill_assets.sources.archived_day import NOTHING, ArchivedDay, archived_days, hash_of
 from backfill_assets.sources.area import LandingArea
+from backfill_assets.sources.declared import refuse_mistyped
 from backfill_assets.sources.formats import JsonLines
 from backfill_assets.sources.json_lines import read_json
 from backfill_assets.sources.landing import Landing
@@ -44,10 +45,7 @@ class TwoFlows(Source):
     precedence: Precedence = "landing"
 
     def __post_init__(self) -> None:
-        if self.precedence not in get_args(Precedence):
-            raise ValueError(f"TwoFlows: precedence is one of {', '.join(get_args(Precedence))}, not {self.precedence!r}")
-        if not isinstance(self.landing, Landing) or not isinstance(self.archive, Archive):
-            raise ValueError("TwoFlows is made of a landing and archives, in this order: TwoFlows(Landing(...), Archive(...))")
+        refuse_mistyped(self)
         same_folder = self.archive.name == self.landing.name
         if same_folder and any(
             "/" not in pattern or {*"*?[{%"} & {*pattern.partition("/")[0]} for pattern in self.archive.files

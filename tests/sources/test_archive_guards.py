@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backfill_assets.sources.fields import field
-from backfill_assets.sources.formats import JSON_LINES, Csv, Format
+from backfill_assets.sources.formats import JSON_LINES, AnyFormat, Csv
 from backfill_assets.step.archives import sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake
 
@@ -58,7 +58,7 @@ def test_a_doubtful_archive_is_refused_with_what_was_in_intact_and_accepted_by_n
 
 
 @pytest.mark.parametrize("form", [JSON_LINES, Csv()], ids=["JSON lines", "CSV"])
-def test_columns_may_come_late_in_an_archive_and_be_called_otherwise(archives, form: Format):
+def test_columns_may_come_late_in_an_archive_and_be_called_otherwise(archives, form: AnyFormat):
     archives.archive = replace(PAST, format=form, fields=FIELDS)
     if form == JSON_LINES:
         archives.put("a.jsonl", '{"at": "2019-08-15"}\n' * 50 + '{"at": "2019-08-15", "Town": "A"}\n')

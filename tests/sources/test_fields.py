@@ -74,23 +74,23 @@ def test_an_era_begins_where_a_column_comes_or_goes():
         ),
         (lambda: Landing("a", fields=[field("a STRING", "x"), field("b STRING", "x")]), "a and b are both read from x"),
         (lambda: Landing("a", files=[]), "no pattern of files"),
-        (lambda: Landing("a", fewest=1.5), "fewest=1.5 cannot be meant: it should be less than or equal to 1"),
-        (lambda: Landing("a", format="csv"), "format='csv' cannot be meant: it should be a"),  # type: ignore[arg-type]
-        (lambda: Landing("a", format=Csv), "format=<class .*Csv'> cannot be meant: it should be a"),  # type: ignore[arg-type]
-        (lambda: Landing("a", settled="60"), "settled='60' cannot be meant: it should be a valid number"),  # type: ignore[arg-type]
-        (lambda: Landing("a", settled=-5), "settled=-5 cannot be meant: it should be greater than or equal to 0"),
-        (lambda: Landing("a", horizon=-1), "horizon=-1 cannot be meant: it should be greater than or equal to 0"),
-        (lambda: Landing("a", horizon="a week"), "horizon='a week' cannot be meant: it should be"),  # type: ignore[arg-type]
-        (lambda: Landing("a", fields=["order STRING"]), "fields=.'order STRING'. cannot be meant"),  # type: ignore[list-item]
-        (lambda: Landing("a", files=7), "files=7 cannot be meant: it should be a valid string or"),  # type: ignore[arg-type]
-        (lambda: Landing(7), "name=7 cannot be meant: it is no text"),  # type: ignore[arg-type]
+        (lambda: Landing("a", fewest=1.5), "fewest=1.5 is not valid: it should be less than or equal to 1"),
+        (lambda: Landing("a", format="csv"), "format='csv' is not valid: it should be a"),  # type: ignore[arg-type]
+        (lambda: Landing("a", format=Csv), "format=<class .*Csv'> is not valid: it should be a"),  # type: ignore[arg-type]
+        (lambda: Landing("a", settled="60"), "settled='60' is not valid: it should be a valid number"),  # type: ignore[arg-type]
+        (lambda: Landing("a", settled=-5), "settled=-5 is not valid: it should be greater than or equal to 0"),
+        (lambda: Landing("a", horizon=-1), "horizon=-1 is not valid: it should be greater than or equal to 0"),
+        (lambda: Landing("a", horizon="a week"), "horizon='a week' is not valid: it should be"),  # type: ignore[arg-type]
+        (lambda: Landing("a", fields=["order STRING"]), "fields=.'order STRING'. is not valid"),  # type: ignore[list-item]
+        (lambda: Landing("a", files=7), "files=7 is not valid: it should be a valid string or"),  # type: ignore[arg-type]
+        (lambda: Landing(7), "name=7 is not valid: it is not a text"),  # type: ignore[arg-type]
         (lambda: Landing("../orders"), "the name of a folder below the landing area"),
         (lambda: Landing(""), "the name of a folder below the landing area"),
         (lambda: Landing("/orders"), "the name of a folder below the landing area"),
         (lambda: Landing("a", "%Y-%m-%d.csv", marker="_SUCCESS"), "marker='_SUCCESS' is no name of a file that is of one day"),
         (lambda: Landing("a", marker="done/ok"), "marker='done/ok' is no name of a file"),
-        (lambda: field("a STRING", since="2024-06-02"), r"Field\('a'\): since='2024-06-02' cannot be meant"),  # type: ignore[arg-type]
-        (lambda: field("a STRING", ["x", "y"]), "names=.*cannot be meant"),  # type: ignore[arg-type]
+        (lambda: field("a STRING", since="2024-06-02"), r"Field\('a'\): since='2024-06-02' is not valid"),  # type: ignore[arg-type]
+        (lambda: field("a STRING", ["x", "y"]), "names=.*is not valid"),  # type: ignore[arg-type]
     ],
     ids=[
         "no type",

@@ -26,7 +26,7 @@ def runs_of(lengths: list[tuple[int, int]]) -> list[Run]:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"message.max.bytes": 100_000}, "the value of the option message.max.bytes is to be a text"),
+        ({"message.max.bytes": 100_000}, "options={'message.max.bytes': 100000} is not valid: it should be a valid string"),
         ({"socket.timeout.ms": "10 s"}, "socket.timeout.ms is a number of milliseconds"),
     ],
     ids=["a number", "no number"],

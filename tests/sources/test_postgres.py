@@ -174,7 +174,7 @@ def test_a_password_in_the_url_and_too_few_connections_are_refused_and_the_passw
             PostgresTable("orders", "at", url=url)
     with pytest.raises(ValueError, match="there is no time zone 'Moon'"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", time_zone="Moon")
-    with pytest.raises(ValueError, match="connections is at least 3, not 2"):
+    with pytest.raises(ValueError, match="connections=2 is not valid: it should be greater than or equal to 3"):
         PostgresTable("orders", "at", url="postgresql://localhost/shop", connections=2)
 
 

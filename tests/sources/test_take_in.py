@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from backfill_assets.lake.archived import archived
-from backfill_assets.sources.formats import JSON_LINES, Csv, Format, Parquet
+from backfill_assets.sources.formats import JSON_LINES, AnyFormat, Csv, Parquet
 from backfill_assets.step.archives import sentence
 from tests.worlds.archives import ARCHIVED_DAYS, PAST, ArchiveLake, expected, lines, parquet, rows
 
@@ -173,7 +173,7 @@ def test_an_archive_that_was_renamed_and_then_changed_is_not_in_twice(archives):
 def test_an_archive_that_cannot_be_read_leaves_what_is_in_and_holds_up_no_other(archives, name, content, problem):
     kind = name.removesuffix(".gz").rpartition(".")[2]
     good: list[str | bytes] = [lines(*rows(at)) for at in ARCHIVED_DAYS[:2]]
-    form: Format = JSON_LINES
+    form: AnyFormat = JSON_LINES
     if kind == "csv":
         form, good = Csv(multiline=True), [f"at,n\n{at},1\n" for at in ARCHIVED_DAYS[:2]]
     if kind == "parquet":
