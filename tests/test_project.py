@@ -152,6 +152,7 @@ def test_a_module_in_a_package_imports_its_neighbours_as_usual(tmp_path):
     assert opened(folder, project="lessons.project").names == ["raw/files", "staging/marks"]
 
 
+@pytest.mark.servers
 def test_dagster_loads_the_same_module_merged_with_other_definitions(tmp_path):
     folder = written(tmp_path, "lessons")
     with (folder / "lessons.py").open("a") as module:

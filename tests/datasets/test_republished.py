@@ -1,24 +1,20 @@
-"""All 199 published states of the case reports, one after the other: status names the one day that each is of. No Spark."""
+"""The published states of the case reports in the sample, one after the other: status names the day of each. No Spark."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from backfill_assets.calendar import Calendar
 from backfill_assets.datasets.case_reports import sample
 from backfill_assets.datasets.case_reports.sample import SAMPLE, versions
-from backfill_assets.datasets.case_reports.tables import FIRST_DAY, LAST_DAY, TABLES
+from backfill_assets.datasets.case_reports.tables import TABLES
 from backfill_assets.lake.latest import Latest
 from backfill_assets.lake.record import Build
 from backfill_assets.plan.status import State, status_of
 from backfill_assets.sources.protocol import Delivery
 from backfill_assets.step.inputs import tables_read
 from tests.worlds.case_reports import FEATURES, RAW, STAGING, Reports, shuffled
-
-# Beside the repository, for those who develop it: the sample is a part of it.
-PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "data" / "case_reports" / "versions"
 
 
 def no_spark():
@@ -56,20 +52,11 @@ def build(reports: Reports, builds: Latest, table: str, day: date, number: int) 
     builds.add([replace(made, inputs=inputs, at=at, rules=declared.rules_version)])
 
 
-@pytest.mark.parametrize(
-    ("folder", "states", "days"),
-    [(SAMPLE, 44, Calendar(sample.FIRST_DAY, sample.LAST_DAY)), (PUBLISHED, 199, Calendar(FIRST_DAY, LAST_DAY))],
-    ids=["the sample", "all of them"],
-)
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order within a day"])
-def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(
-    tmp_path, folder: Path, states: int, days: Calendar, in_order: bool, seed
-):
-    if not folder.exists():
-        pytest.skip(f"{folder} is not here: the data beside the repository")
-    reports, builds = Reports(tmp_path, days, no_spark), Latest()
-    published = list(versions(folder)) if in_order else shuffled(list(versions(folder)), seed)
-    assert len(published) == states
+def test_exactly_the_published_day_is_due_and_then_what_is_read_from_it(tmp_path, in_order: bool, seed):
+    reports, builds = Reports(tmp_path, Calendar(sample.FIRST_DAY, sample.LAST_DAY), no_spark), Latest()
+    published = list(versions(SAMPLE)) if in_order else shuffled(list(versions(SAMPLE)), seed)
+    assert len(published) == 44
     for number, version in enumerate(published):
         version.deliver(reports.landing)
         found = due(reports, builds)
