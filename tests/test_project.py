@@ -94,9 +94,7 @@ def test_the_doctor_says_to_correct_the_file_that_does_not_load_and_no_setting(t
         pytest.param(BUNDLED, "warn", f"project {BUNDLED}, set by BACKFILL_PROJECT; {{}}/pyproject.toml names", id="another"),
     ],
 )
-def test_the_doctor_says_which_project_is_meant_and_warns_where_the_folder_names_another(
-    tmp_path, monkeypatch, named, level, by
-):
+def test_the_doctor_names_the_project_and_warns_if_the_folder_names_another(tmp_path, monkeypatch, named, level, by):
     monkeypatch.chdir(folder := written(tmp_path, "lessons"))
     if named:
         monkeypatch.setenv("BACKFILL_PROJECT", named)

@@ -94,7 +94,7 @@ def test_spark_reads_the_same_rows(releases, spark):
     assert sorted(tuple(row) for row in frame.collect()) == [row for row in FIRST if row[0] != day(1)]
 
 
-def test_a_reader_keeps_the_release_it_opened_whatever_is_released_and_written_meanwhile(releases, tmp_path):
+def test_a_reader_keeps_the_release_that_it_opened(releases, tmp_path):
     dataset, opened = read(RELEASED_TABLE), open_release()
     for version in range(2, 5):
         write_rows(tmp_path, {day(n): [f"version {version}"] for n in range(4)})
@@ -103,7 +103,7 @@ def test_a_reader_keeps_the_release_it_opened_whatever_is_released_and_written_m
     assert {n for _, n in rows(read(RELEASED_TABLE))} == {"version 4"}
 
 
-def test_readers_see_both_tables_of_one_release_and_never_go_backwards_while_others_are_released(tmp_path, monkeypatch):
+def test_readers_see_both_tables_of_one_release_and_never_go_backwards(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_LAKE", str(tmp_path))
     both, releases, last = (RELEASED_TABLE, "features/p"), Releases(str(tmp_path)), 25
 

@@ -174,6 +174,16 @@ def test_no_file_is_too_long_unless_there_is_a_reason():
     assert {name for name, number in lines.items() if number > LONGEST} == LONGER.keys()
 
 
+def test_names_of_tests_have_at_most_80_characters():
+    functions = (
+        node.name
+        for path in (PROJECT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    )
+    assert [name for name in functions if name.startswith("test_") and len(name) > 80] == []
+
+
 def test_no_test_module_imports_another():
     """What tests share is in `tests/worlds`."""
     modules = {path: imported_modules(path) for path in (PROJECT / "tests").rglob("*.py")}

@@ -72,7 +72,7 @@ def test_help_and_version_are_printed_by_the_usual_letters(arguments, tmp_path):
     assert f"backfill-assets {version('backfill-assets')}" in done.stdout or "Usage: " in done.stdout
 
 
-def test_arguments_are_named_in_capitals_and_in_one_pair_of_brackets_where_they_may_be_left_out():
+def test_help_names_arguments_in_capitals_and_optional_ones_in_brackets():
     commands = cast(Any, get_command(app)).commands
     wrong = [
         (verb, argument.metavar)

@@ -92,7 +92,7 @@ def test_a_second_demo_takes_the_days_it_is_given_whatever_the_first_one_took(ho
 
 
 @pytest.mark.parametrize("settings", [{}, {"BACKFILL_LAST_DAY": "2019-12-31"}], ids=["no other calendar", "a longer one"])
-def test_days_that_the_sample_has_not_are_refused_and_no_setting_is_named_for_none_helps(home, settings):
+def test_days_outside_the_sample_are_refused_without_naming_a_setting(home, settings):
     said = str(backfill("demo", "--days", "2019-12-01..2019-12-02", "--exit", **settings).exception)
     assert said == (
         "The sample holds 2019-08-15 to 2019-10-13, not all of 2019-12-01 to 2019-12-02. Nothing was started. Name days within "

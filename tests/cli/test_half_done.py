@@ -59,7 +59,7 @@ def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspac
     assert lake.plans.half_published() == [plan.id]
 
 
-def test_half_a_rollback_is_shown_and_finished_before_anything_is_published_or_removed(lake, workspace, plan, tmp_path):
+def test_half_a_rollback_is_shown_and_finished_before_any_other_act(lake, workspace, plan, tmp_path):
     Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
     half(lake, lambda: roll_back(plan, workspace, who="ada", now=lambda: NOW))
     said = " ".join(backfill("show", plan.id, home=tmp_path, landing=tmp_path).stdout.split())

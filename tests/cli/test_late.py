@@ -26,7 +26,7 @@ def printed(*arguments: str, home, **settings: str) -> str:
     return done.stdout
 
 
-def test_days_within_the_horizon_come_first_and_each_part_ends_with_the_command_to_type(home):
+def test_days_within_the_horizon_come_first_and_each_part_ends_with_its_command(home):
     lines = [line.rstrip() for line in printed(home=home).splitlines()]
     assert [line for line in lines if line[:1] not in "┏┃┡└"] == [
         "Late rows have made 1 day(s) within the horizon outdated (staging/outages: from 2019-08-20 on). Rebuild them, and "

@@ -65,7 +65,7 @@ def test_a_run_is_a_paragraph_and_days_that_came_to_the_same_a_line(home):
     ]
 
 
-def test_the_builds_of_a_day_are_told_one_by_one_with_their_inputs_and_all_that_was_said(home):
+def test_the_builds_of_a_day_are_listed_with_their_inputs_and_messages(home):
     assert log(NAME, "2019-08-15,2019-08-17", "--run", "run-1", home=home).stdout.splitlines()[2:] == [
         "  2019-10-14 12:01:00 staging/outages: 1 day accepted, 2019-08-15",
         "    10 rows, commit 4, code 3f2a, read staging/outage_updates at version 7",

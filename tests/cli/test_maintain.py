@@ -49,7 +49,7 @@ def test_the_window_is_a_setting(lake, tmp_path, monkeypatch):
     assert backfill("maintain", home=tmp_path).stdout.endswith("Nothing was changed. There is nothing to do.\n")
 
 
-def test_a_table_that_cannot_be_read_makes_it_partial_and_an_unknown_one_is_a_wrong_request(lake, tmp_path):
+def test_an_unreadable_table_is_a_partial_success_and_an_unknown_one_a_usage_error(lake, tmp_path):
     (lake.root / REJECTED / "_delta_log" / f"{1:020}.json").write_text("{")
     done = backfill("maintain", home=tmp_path)
     assert done.exit_code == exit_codes.PARTIAL

@@ -40,7 +40,7 @@ def test_status_says_first_that_there_is_no_lake_and_where_it_looked(tmp_path):
     assert first == f"There is no lake at {home}/lake yet: nothing was built here. {where}"
 
 
-def test_without_servers_reconcile_says_how_to_start_them_and_names_no_address_that_there_is_not(tmp_path):
+def test_reconcile_without_servers_says_how_to_start_them(tmp_path):
     env = {"BACKFILL_HOME": str(tmp_path), "BACKFILL_DAGSTER_URL": ""}
     said = CliRunner().invoke(app, ["reconcile"], env=env).stdout
     assert said.splitlines()[0] == (

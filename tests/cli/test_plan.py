@@ -38,7 +38,7 @@ def test_what_cannot_be_built_is_left_out_and_said(tmp_path):
     assert "raw/rejected_lines 2019-10-14: no source for 2019-10-14 in" in done.stdout
 
 
-def test_days_that_will_fail_because_their_source_cannot_be_used_are_named_before_anything_is_started(tmp_path):
+def test_a_plan_names_days_that_will_fail_because_of_their_source(tmp_path):
     (folder := tmp_path / "landing" / "outage_events").mkdir(parents=True)
     for n, text in ((3, '{"a": 1}\n'), (4, '{"a": ')):
         (folder / f"2019-09-0{n}.jsonl").write_text(text)

@@ -202,7 +202,7 @@ def test_a_version_that_was_vacuumed_is_said_by_an_export_too(lake):
     [("release", "--reason", "now"), ("rollback", "--release", "1"), ("switch", A, "--to", B, "--allow-breaking")],
     ids=["a release", "back to a release", "a switch"],
 )
-def test_on_a_lake_that_may_only_be_read_nothing_is_released_and_the_library_is_not_asked(lake, arguments, nobody, capfd):
+def test_nothing_is_released_on_a_read_only_lake(lake, arguments, nobody, capfd):
     lake.releases.add(lake.releases.newest(), {A: TableVersion(A, 1), B: TableVersion(B, 0)}, kind="live", who="", reason="")
     with nobody(lake.root):
         refused = backfill(*arguments).exception
@@ -214,7 +214,7 @@ def test_on_a_lake_that_may_only_be_read_nothing_is_released_and_the_library_is_
     assert (capfd.readouterr().err, len(lake.releases.all())) == ("", 2)
 
 
-def test_readers_go_back_to_a_release_at_once_and_stay_there_until_somebody_releases_live(lake):
+def test_readers_go_back_to_a_release_and_stay_until_live_is_released(lake):
     backfill("release", "--reason", "all of it")
     said = backfill("rollback", "--release", "1", "--reason", "region_daily is wrong").stdout
     assert said.startswith("Readers of stable get release 1 (1 table(s), of 20")

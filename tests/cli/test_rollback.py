@@ -41,7 +41,7 @@ def test_the_days_are_shown_and_put_back_and_what_is_left_to_do_is_said(lake, tm
     assert lake.plans.state(plan) == "rolled_back"
 
 
-def test_a_plan_that_was_rolled_back_is_not_carried_out_again_and_the_same_request_makes_a_new_plan(lake, tmp_path):
+def test_a_rolled_back_plan_is_not_run_again_and_its_request_makes_a_new_plan(lake, tmp_path):
     plan = built(lake, SECOND)
     backfill("rollback", plan, home=tmp_path)
     assert json.loads(backfill("list", "--json", home=tmp_path).stdout)["plans"][0]["state"] == "rolled_back"

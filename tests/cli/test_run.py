@@ -46,7 +46,7 @@ def test_a_plan_that_was_edited_by_hand_is_refused_by_its_id(tmp_path):
     assert (code, said.startswith(f"Plan {plan} was edited: its contents have another id")) == (2, True)
 
 
-def test_a_plan_of_a_table_that_was_renamed_since_is_refused_with_the_tables_there_are(tmp_path):
+def test_a_plan_of_a_renamed_table_is_refused_with_a_list_of_tables(tmp_path):
     code, said = refused("run", plan := kept(tmp_path, "raw/lines", "1"), home=tmp_path)
     assert (code, said.startswith(f"Plan {plan} has raw/lines, which the code location does not have any more.")) == (2, True)
     assert "The tables are raw/rejected_lines, raw/outage_events" in said

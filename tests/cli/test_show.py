@@ -18,7 +18,7 @@ def plans(tmp_path: Path) -> Plans:
     return Plans(str(tmp_path / "lake"))
 
 
-def test_plans_are_listed_without_a_server_and_one_that_cannot_be_read_hides_no_other(tmp_path, plans):
+def test_plans_are_listed_without_a_server_also_when_one_is_unreadable(tmp_path, plans):
     good = planned(tmp_path)
     (tmp_path / "lake" / "_plans" / "bad.json").write_text("{")
     values = json.loads(backfill("list", "--json", home=tmp_path).stdout)
@@ -60,7 +60,7 @@ def test_a_plan_of_other_code_that_has_ended_is_watched_to_its_end(tmp_path, pla
     assert (watched.exit_code, values["tables"][REJECTED]["done"], values["ending"]) == (0, 1, "done")
 
 
-def test_a_plan_of_a_table_that_was_renamed_is_shown_without_its_progress_and_with_the_reason(tmp_path, plans):
+def test_a_plan_of_a_renamed_table_is_shown_with_the_reason_and_no_progress(tmp_path, plans):
     plan = kept(tmp_path, "raw/gone", "1")
     plans.note(plan, "ended", NOW, ending="done")
     shown = backfill("show", plan, home=tmp_path)

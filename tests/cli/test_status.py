@@ -107,7 +107,7 @@ def test_columns_that_are_not_as_declared_are_said_and_a_plan_says_them_too(tmp_
     assert json.loads(CliRunner().invoke(app, [*command, "--json"], env=env).stdout)["columns"] == [new, gone]
 
 
-def test_a_long_calendar_folds_months_that_are_alike_and_reasons_that_differ_only_in_days(home):
+def test_a_long_calendar_folds_equal_months_and_reasons_that_differ_only_in_days(home):
     done = CliRunner().invoke(
         app, ["status", "--target", NAME], env={"BACKFILL_HOME": str(home), "BACKFILL_LAST_DAY": "2020-03-31"}
     )

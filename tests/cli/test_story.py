@@ -60,7 +60,7 @@ def test_a_step_that_ends_otherwise_than_it_should_ends_the_story(tmp_path):
 
 
 @EVERY
-def test_a_storys_folder_is_a_project_of_the_bundled_tables_with_rules_of_the_same_names(story, in_an_empty_folder):
+def test_the_folder_of_a_story_is_a_project_of_the_bundled_tables_and_rules(story, in_an_empty_folder):
     folder = new_folder(story)
     workspace = open_workspace(folder, only_reading=True)
     assert workspace.settings.home == in_an_empty_folder / f"story-{story.name}" / ".backfill"

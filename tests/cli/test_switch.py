@@ -54,7 +54,7 @@ def test_a_release_shows_which_table_readers_get_under_a_name(home):
     assert (value["kind"], value["reason"], value["switches"]) == ("switch", f"{DAILY} is {V2}", {DAILY: V2})
 
 
-def test_what_readers_would_lose_is_refused_with_exit_code_4_and_is_switched_if_it_is_meant(home):
+def test_a_switch_that_loses_columns_is_refused_with_exit_code_4_unless_allowed(home):
     SmallLake(home / "lake", "outage_day").write({DAYS[2]: 5}, table=DAILY)
     backfill("release", "--reason", "a day more", home=home)
     code, message = refused("switch", DAILY, "--to", V2, home=home)
@@ -63,7 +63,7 @@ def test_what_readers_would_lose_is_refused_with_exit_code_4_and_is_switched_if_
     assert backfill("switch", DAILY, "--to", V2, "--allow-breaking", home=home).exit_code == 0
 
 
-def test_two_tables_are_compared_as_live_has_them_and_readers_see_the_same_between_two_releases(home):
+def test_diff_compares_two_tables_of_live_and_of_two_releases(home):
     def figures(*arguments: str) -> tuple[str, str, dict[str, tuple[int, int]]]:
         diff = json.loads(backfill("diff", *arguments, "--json", home=home).stdout)
         (table,) = diff["tables"]

@@ -102,7 +102,7 @@ def test_an_unknown_table_is_refused_with_the_names_of_those_there_are():
     assert asked == []
 
 
-def test_a_webserver_whose_code_location_is_being_loaded_is_unavailable_and_no_table_is_refused():
+def test_a_webserver_that_loads_its_code_location_is_unavailable():
     loading = httpx.MockTransport(lambda _: httpx.Response(200, json={"data": {"assetNodes": []}}))
     with pytest.raises(ServiceUnavailable, match=r"has no tables loaded\. Nothing was launched"):
         Dagster("http://dagster", transport=loading).launch({"raw/a": [date(2019, 9, 1)]}, options={}, tags={}, title="t")
@@ -205,7 +205,7 @@ def test_a_password_in_the_address_is_sent_and_in_no_message():
     assert "s3cret" not in f"{refused.value}{dagster!r}"
 
 
-def test_what_writes_to_tables_and_is_not_finished_is_named_and_what_builds_in_shadows_is_not():
+def test_unfinished_runs_that_write_to_live_are_named_and_those_of_shadows_are_not():
     def path(name: str) -> dict[str, list[str]]:
         return {"path": name.split("/")}
 

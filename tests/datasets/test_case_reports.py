@@ -35,7 +35,7 @@ def replayed(tmp_path_factory, spark):
     return replay, [replay.play(part) for part in parts]
 
 
-def test_the_days_whose_files_changed_are_named_and_what_duckdb_makes_otherwise_of_them_is_all_that_is_rewritten(replayed):
+def test_changed_days_are_due_and_only_rows_that_differ_are_rewritten(replayed):
     _, steps = replayed
     assert [list(step.wrong()) for step in steps] == [[]] * BATCHES
     assert sum(len(step.rebuilt[RAW]) for step in steps) > len(Calendar(FIRST_DAY, LAST_DAY).days()), "some were rebuilt"
@@ -53,7 +53,7 @@ def test_nothing_is_due_in_the_end_and_all_times_could_be_read(replayed):
     assert {(tuple(unparsed), malformed) for unparsed, malformed in reports.rows(RAW, "unparsed", "malformed")} == {((), None)}
 
 
-def test_arriving_in_another_order_and_built_by_processes_that_are_killed_they_come_to_the_same(tmp_path, spark, seed):
+def test_another_order_of_arrival_and_killed_processes_give_the_same_tables(tmp_path, spark, seed):
     """One is killed with rows written and not committed, one with rows committed that the ledger does not know of."""
     replay = Replay(Reports(tmp_path / "killed", FEW, lambda: spark))
     order = shuffled([version for version in versions() if version.day in FEW.days()], seed, together=lambda version: "")

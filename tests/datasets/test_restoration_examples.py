@@ -118,7 +118,7 @@ def test_a_training_set_is_the_same_today_ten_days_later_and_after_a_correction(
     assert set.union(*changed.values()) == outcomes
 
 
-def test_the_examples_of_another_day_are_another_code_version_in_a_project_of_all_tables():
+def test_examples_known_by_another_day_have_another_code_version():
     table = known_by(TODAY)
     assert (table.name, table.version) == (restoration_examples.name, f"{restoration_examples.version}, known by 2019-09-05")
     assert table.documentation.endswith("As known when 2019-09-05 began.")
@@ -138,7 +138,7 @@ def test_what_reads_the_examples_reads_those_that_the_project_declares():
         in_order([*TABLES[:-1], replace(region_daily_v2, reads={"examples": same_day(switched)}), switched])
 
 
-def test_examples_that_read_another_version_of_the_region_features_are_outdated_by_their_code_and_say_so(tmp_path):
+def test_examples_of_another_feature_table_are_outdated_by_their_code(tmp_path):
     """With both versions built, the project declares the examples that read the other one."""
     calendar, switched = Calendar(FIRST, date(2019, 9, 8)), reading(region_daily_v2)
     tables = (*TABLES, restoration_examples)

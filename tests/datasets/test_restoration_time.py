@@ -50,7 +50,7 @@ def built(spark, examples) -> dict[date, dict[str, Any]]:
     return rows(spark, spark.read.parquet(examples), TOO_EARLY, DAY)
 
 
-def test_every_figure_is_duckdbs_of_the_examples_and_of_what_the_stored_model_predicts(spark, examples, built, tmp_path):
+def test_every_figure_of_a_model_is_what_duckdb_computes_from_its_predictions(spark, examples, built, tmp_path):
     """Examples count that were over before the day: of those of the days before for training, of its own for the errors."""
     row, model = built[DAY], unpacked(built[DAY]["model"])
     of_day = spark.read.parquet(examples).where(f"outage_day = '{DAY}'")
@@ -109,9 +109,7 @@ def test_another_session_and_another_cut_build_the_same_bytes(examples, built):
     assert content_hash(bytes(other["model"])) == other["model_version"]
 
 
-def test_the_guides_story_plans_all_that_the_model_is_made_from_and_predicts_by_the_released_one(
-    spark, examples, built, tmp_path, monkeypatch
-):
+def test_the_story_of_the_guide_plans_the_inputs_and_predicts_with_the_release(spark, examples, built, tmp_path, monkeypatch):
     commands = guide("features-and-models").block_with("bash", "datasets.outages.training")
     program = guide("features-and-models").block_with("python", "load_model")
     export, run, reproduce = (shlex.split(line, comments=True) for line in commands.splitlines())

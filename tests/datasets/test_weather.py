@@ -110,7 +110,7 @@ def known(world: WeatherWorld) -> dict[date, set[bool]]:
     return by_day
 
 
-def test_a_day_beyond_the_budget_waits_and_is_built_by_a_later_run_and_so_is_what_reads_it(world, service):
+def test_a_day_beyond_the_budget_and_its_readers_are_built_by_a_later_run(world, service):
     built = world.build()
     assert sorted(world.accepted(WEATHER)) == THREE[:2]
     assert [*built[WEATHER].blocked] == [THREE[2]]
@@ -137,7 +137,7 @@ def test_a_day_beyond_the_budget_waits_and_is_built_by_a_later_run_and_so_is_wha
     assert service.days() == [(str(day), str(day)) for day in THREE]
 
 
-def test_rows_are_what_the_service_said_of_the_place_of_the_region_and_the_outages_are_all_there(world):
+def test_rows_are_the_answers_of_the_service_and_no_outage_is_lost(world):
     world.days[0] = 3
     world.build()
     daily = {(row["outage_day"], row["region"]): row for row in world.rows(region_daily.name, THREE)}
@@ -168,7 +168,7 @@ def test_a_wrong_answer_fails_its_day_and_says_so_and_the_others_are_built(world
     assert known(world) == {THREE[0]: {True}, THREE[1]: {False}, THREE[2]: {False}}
 
 
-def test_a_run_of_dagster_materializes_the_days_that_came_and_the_table_beside_them_on_all(world):
+def test_a_run_materializes_the_answered_days_and_every_day_of_the_other_table(world):
     with opened_location(world) as location:
         run = location.run_assets([WEATHER, BESIDE], THREE)
         assert not run.success

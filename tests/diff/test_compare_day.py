@@ -114,7 +114,7 @@ def test_any_two_days_are_compared_as_plain_python_compares_them(seed, key):
     assert diff.rows_after == diff.added + diff.changed + diff.unchanged
 
 
-def test_the_distribution_of_a_number_is_of_after_minus_before_and_other_changes_are_counted_apart():
+def test_the_distribution_of_a_number_is_of_its_differences():
     before = pa.table({"k": range(6), "n": [1, 2, 3, 4, None, 6]})
     after = pa.table({"k": range(6), "n": [1, 12, 2, 104, 5, None]})
     totals = Totals()
@@ -156,7 +156,7 @@ def test_the_most_frequent_changes_of_what_is_no_number_come_first():
         pytest.param(pa.array([None, None]), pa.array([None, "x"]), 1, id="a column that was always null"),
     ],
 )
-def test_a_column_whose_type_changed_is_compared_by_value_where_the_types_have_one_in_common(before, after, changed):
+def test_a_column_of_another_type_is_compared_by_value_in_a_common_type(before, after, changed):
     old, new = (pa.table({"k": ["a", "b"], "v": values}) for values in (before, after))
     diff = compare_day(DAY, old, new, ["k"], True, Totals())
     assert (diff.changed, diff.unchanged, diff.added, diff.removed) == (changed, 2 - changed, 0, 0)

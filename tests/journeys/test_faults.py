@@ -70,7 +70,7 @@ def chunks_of(station: Station, plan: str) -> list[str]:
     return [each.tags["backfill/chunk"] for each in station.of_plan(plan)]
 
 
-def test_a_run_that_is_killed_is_launched_again_and_nobody_else_may_carry_the_plan_out_meanwhile(station: Station):
+def test_a_killed_run_is_launched_again_and_the_plan_is_locked_meanwhile(station: Station):
     with commits_wait(station):
         plan, command = started(station, "a run is killed")
         os.kill(station.process_of(station.of_plan(plan)[0]), signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_servers_that_are_ended_and_started_again_in_the_middle_are_waited_for(s
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
 
 
-def test_a_command_that_is_killed_is_gone_on_with_and_a_cancelled_plan_too_and_no_day_is_built_twice(station: Station):
+def test_killed_commands_and_cancelled_plans_resume_and_build_no_day_twice(station: Station):
     with commits_wait(station):
         plan, command = started(station, "the command is killed")
         command.kill()
@@ -107,7 +107,7 @@ def test_a_command_that_is_killed_is_gone_on_with_and_a_cancelled_plan_too_and_n
     assert chunks_of(station, plan) in (["1", "1", "2"], ["1", "2"])
 
 
-def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_which_table(station: Station):
+def test_code_that_changes_in_the_middle_stops_the_plan_and_names_the_table(station: Station):
     plan, command = started(station, "the code is changed")
     source = station.project / "backfill_assets" / "datasets" / "outages" / "raw.py"
     before = source.read_text()
@@ -126,7 +126,7 @@ def test_code_that_is_changed_and_loaded_in_the_middle_stops_the_plan_and_says_w
     assert built_by(station, plan) == dict.fromkeys(DAYS, 1)
 
 
-def test_a_day_that_breaks_a_new_rule_is_refused_by_an_audit_and_by_a_rebuild_and_its_rows_stay(station: Station):
+def test_a_day_that_breaks_a_new_rule_is_refused_and_keeps_its_rows(station: Station):
     rows = {build.day: build.rows for build in station.builds() if build.table == RAW and build.succeeded}
     most, version = max(rows.values()) - 1, station.lake.version(RAW)
     refused = [day for day in DAYS if rows[day] > most]

@@ -21,7 +21,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Iterator[D
         yield drill
 
 
-def test_after_everything_was_killed_in_a_step_up_and_resume_build_the_rest_and_no_place_stays_taken(drill: Drill):
+def test_after_everything_is_killed_up_and_resume_build_the_rest(drill: Drill):
     """About 25 s: a start of the servers, and the runs of a day before and after it."""
     plan, command, _ = drill.begin("in a step", runs=1)
     at_work = set(drill.runs(plan))

@@ -115,7 +115,7 @@ def test_the_month_is_what_duckdb_computes_from_the_files(station: Station, mend
     hold_what_the_oracle_says(station)
 
 
-def test_five_days_corrected_change_what_is_made_from_them_and_no_other_day_in_rows_or_files(station: Station, mended: str):
+def test_five_corrected_days_change_what_is_made_from_them_and_nothing_else(station: Station, mended: str):
     before, builds, late = contents_of(station), len(station.builds()), FIVE[-1]
     assert outdated(station) == {}
     redeliver(station, late)
@@ -207,7 +207,7 @@ def test_dagster_shows_as_stale_what_backfill_status_calls_outdated_and_nothing_
     assert outdated(station) == {}
 
 
-def test_the_webserver_of_backfill_up_answers_no_page_of_another_site_and_to_no_other_name(station: Station):
+def test_the_webserver_refuses_pages_of_other_sites_and_other_host_names(station: Station):
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
         refused = httpx.post(f"{station.dagster.url}/graphql", json={"query": questions.DAYS}, headers=headers, trust_env=False)
         assert (refused.status_code, "BACKFILL_ALLOWED_HOSTS" in refused.text) == (403, True)

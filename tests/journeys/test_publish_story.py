@@ -151,7 +151,7 @@ def test_readers_of_candidate_get_the_mended_month_and_those_of_stable_what_they
         assert differing_days(expected, published.rows[name], "outage_day") & set(MONTH) == set(), name
 
 
-def test_a_day_of_the_release_before_is_built_again_the_same_and_one_of_the_old_rule_is_not(station, before, published):
+def test_a_day_of_the_release_is_reproduced_and_one_of_the_old_rule_is_not(station, before, published):
     """Readers of `stable` get days whose inputs live has no more."""
     of_stable = (str(MONTH[17]), "--release", str(Releases(station.lake.root).of_channel("stable").number))
     answer = station.asked_json("reproduce", DAILY, *of_stable)

@@ -11,7 +11,7 @@ from backfill_assets.lake.columns import merged_schema
 from tests.worlds.deliveries import day, days
 
 
-def test_a_changed_type_is_refused_with_one_run_that_changes_it_though_days_between_have_no_files(tmp_path):
+def test_a_changed_type_is_refused_and_one_run_over_all_days_changes_it(tmp_path):
     folder = str(tmp_path / "raw" / "a")
     rows = pa.table([days(0, 2, 3), [1, 2, 3]], pa.schema([("day", pa.date32()), ("cents", pa.int32())]))
     write_deltalake(folder, rows, partition_by=["day"])

@@ -122,7 +122,7 @@ def test_a_slice_is_read_in_the_declared_columns_whatever_columns_its_table_has(
     assert (rows.schema, [tuple(r) for r in rows.collect()]) == (schema_of(given.spark, declared), [("x", None, FIRST)])
 
 
-def test_a_column_that_is_not_declared_any_more_goes_with_the_last_day_that_was_built_with_it(given):
+def test_a_dropped_column_disappears_with_the_last_day_that_was_built_with_it(given):
     given.commit((FIRST, 1, "x"), (SECOND, 2, "y"), days=(FIRST, SECOND), columns="day DATE, n INT, z STRING")
     given.commit((FIRST, 3), days=(FIRST,), columns="day DATE, n INT")
     assert [field.name for field in DeltaTable(given.folder).schema().fields] == ["day", "n", "z"]

@@ -143,7 +143,7 @@ def test_a_decision_that_is_withdrawn_commits_and_records_nothing(given):
     assert len(Ledger(given.root).builds()) == 1
 
 
-def test_rows_that_are_committed_but_not_recorded_are_said_to_be_and_are_recorded_later(given):
+def test_committed_rows_that_are_not_recorded_are_reported_and_recorded_later(given):
     blocked = Path(given.root) / "_ledger"
 
     def decide() -> list[Build]:

@@ -35,6 +35,6 @@ def test_other_errors_are_not_taken_for_one(error: Exception | None):
     assert not is_disk_full(error)
 
 
-def test_the_message_names_the_room_of_a_lake_that_is_not_there_yet_and_of_none_in_an_object_store(tmp_path):
+def test_a_full_disk_is_reported_with_the_room_of_the_lake(tmp_path):
     assert f"MB for the lake at {tmp_path}/a/lake, " in full_disk_message(f"{tmp_path}/a/lake", "raw/a")
     assert "for the lake at" not in full_disk_message("s3://bucket/lake", "raw/a")

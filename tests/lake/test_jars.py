@@ -43,7 +43,7 @@ def test_a_project_needs_the_packages_of_all_its_sources_each_once(tmp_path):
     assert replace(workspace, tables=tables[1:2]).packages == ()
 
 
-def test_the_engine_of_the_servers_has_them_beside_deltas_and_so_has_a_driver_of_a_runs_own(tmp_path):
+def test_the_engine_and_a_driver_of_a_run_have_the_jars_of_the_sources(tmp_path):
     settings = read_settings(home=tmp_path, lake="", landing="")
     children_of(settings, 3111, Engine(15002), tmp_path, (READER,))
     written = (tmp_path / "engine" / "engine.properties").read_text()
@@ -72,7 +72,7 @@ def test_the_doctor_names_the_packages_that_local_jars_leave_out(tmp_path):
     )
 
 
-def test_a_package_that_spark_lacks_is_named_with_what_to_do_and_other_errors_stay_as_they_are(spark):
+def test_a_package_that_spark_lacks_is_named_and_other_errors_are_unchanged(spark):
     lacks = rf"Spark was started without {READER}\. Nothing was computed\. Stop the servers"
     with pytest.raises(ServiceUnavailable, match=lacks), needing((READER,)):
         assert spark.read.format("topic.of.nobody").load().schema

@@ -78,7 +78,7 @@ def test_what_was_replaced_within_the_window_stays_however_long_ago_it_was_writt
     assert lake.values() == {FIRST: 5, SECOND: 6}
 
 
-def test_a_kept_release_of_before_the_window_keeps_its_files_beside_those_of_the_window(lake):
+def test_a_release_kept_from_before_the_window_keeps_its_files(lake):
     old = release_live_now(lake, "candidate")
     lake.write({FIRST: 7})
     lake.write({FIRST: 8})
@@ -89,7 +89,7 @@ def test_a_kept_release_of_before_the_window_keeps_its_files_beside_those_of_the
     assert values_of_release(lake, old) == {FIRST: 5, SECOND: 6}
 
 
-def test_a_release_of_a_channel_is_kept_however_old_and_an_old_one_of_none_is_retired(lake):
+def test_old_releases_are_retired_unless_a_channel_points_at_them(lake):
     old = release_live_now(lake)
     lake.write({FIRST: 7})
     held = release_live_now(lake, "candidate")
@@ -156,7 +156,7 @@ def test_what_an_open_shadow_reads_stays_until_it_is_discarded(lake):
     assert len(upkeep_of(maintain_later(lake, 31)).removed) == 2
 
 
-def test_of_a_shadow_whose_record_cannot_be_read_nothing_is_known_so_nothing_is_removed(lake):
+def test_nothing_is_removed_while_the_record_of_a_shadow_cannot_be_read(lake):
     (lake.root / "_shadow" / "abc").mkdir(parents=True)
     (lake.root / "_shadow" / "abc" / "base.json").write_text("{")
     before = contents(lake.root)
@@ -216,7 +216,7 @@ def test_once_a_day_that_somebody_else_wrote_to_is_built_again_its_earlier_files
     assert (upkeep_of(maintain_later(lake)).problem, earlier & files_on_disk(lake)) == ("", set())
 
 
-def test_while_the_log_does_not_show_the_accepted_files_of_such_a_day_nothing_is_removed_and_said(lake):
+def test_nothing_is_removed_while_the_log_lacks_the_accepted_files_of_a_day(lake):
     folder = lake.root / A.name
     lake.write({SECOND: 5})
     DeltaTable(str(folder)).delete(f"day = '{SECOND}'")

@@ -39,7 +39,7 @@ def test_a_driver_of_its_own_is_started_with_all_settings_of_its_plan(driver):
     assert "'many'" in no_number
 
 
-def test_one_plans_settings_hold_for_its_session_only_and_those_of_the_engine_are_refused(spark):
+def test_spark_settings_of_a_plan_hold_for_its_session_only(spark):
     plan = in_a_process("settings_of_one_plan")
     assert plan["a session of its own"]
     assert plan["held"] == plan["after the refusals"] == plan["wanted"]

@@ -41,7 +41,7 @@ def test_a_setting_that_can_hold_holds(name, value):
     assert conf.values == Running().values | {name: value}
 
 
-def test_settings_that_come_too_late_are_all_named_with_the_remedy_and_nothing_is_set():
+def test_settings_that_come_too_late_are_refused_together_with_a_remedy():
     conf, late = Running(), {"spark.executor.instances": "8", "spark.driver.memory": "9g"}
     with pytest.raises(UsageError) as refused:
         apply_conf(conf, {"spark.sql.shuffle.partitions": "64"} | late, "the engine at sc://host:15002")
@@ -61,7 +61,7 @@ def test_settings_that_come_too_late_are_all_named_with_the_remedy_and_nothing_i
         "spark.executor.extraJavaOptions", "spark.sql.shuffle.partitionsOf",
     ],
 )  # fmt: skip
-def test_what_the_rows_or_their_place_depend_on_is_no_plans_to_choose_and_no_spark_is_started(name):
+def test_a_plan_cannot_set_what_the_rows_depend_on(name):
     def start(*_):
         raise AssertionError("a Spark was started")
 

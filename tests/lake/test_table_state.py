@@ -110,7 +110,7 @@ def test_commits_that_the_table_has_forgotten_are_neither_missed_nor_judged(root
     assert state.difference(recorded(1, 1, minutes=1, rows=4)) == ""
 
 
-def test_of_a_commit_of_others_whose_predecessor_is_forgotten_the_days_are_not_known_and_none_is_named(root):
+def test_no_day_is_named_for_a_foreign_commit_whose_predecessor_is_gone(root):
     DeltaTable(root / TABLE).update({"n": "7"}, predicate=f"outage_day = '{day(1)}'")
     DeltaTable(root / TABLE).create_checkpoint()
     for version in range(2):

@@ -147,7 +147,7 @@ def test_what_a_killed_maintenance_left_is_done_by_the_next(lake):
     assert lake.values() == {FIRST: 4, SECOND: MANY}
 
 
-def test_of_a_release_that_somebody_elses_vacuum_broke_the_error_is_clear_and_others_are_read(lake):
+def test_a_release_broken_by_a_foreign_vacuum_is_reported_and_others_are_read(lake):
     first = release_live_now(lake)
     lake.write({FIRST: 2})
     second = release_live_now(lake)

@@ -47,7 +47,7 @@ def project(spark, tmp_path, monkeypatch) -> Prices:
     return made
 
 
-def test_days_of_too_few_days_before_and_no_better_than_the_median_are_refused_and_others_are_not(project):
+def test_models_of_too_few_days_or_no_better_than_the_median_are_refused(project):
     """On the last day small things cost most: what was learned before is worse than the median."""
     project.deliver(FOURTH, lambda size: 400.0 - 10 * size)
     result = project.run(*DAYS)
@@ -69,7 +69,7 @@ def test_days_of_too_few_days_before_and_no_better_than_the_median_are_refused_a
     assert shown_of(result, project.workspace)[THIRD]["trained days"] == 2
 
 
-def test_killed_while_it_trains_the_table_is_as_before_and_the_next_run_builds_the_day(project):
+def test_a_run_killed_while_it_trains_changes_nothing_and_the_next_builds_the_day(project):
     project.run(THIRD)
     before, root = project.models(), str(project.root)
     command = [sys.executable, "-m", "tests.worlds.prices", root, str(FOURTH)]

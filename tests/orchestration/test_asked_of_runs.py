@@ -69,7 +69,7 @@ def test_the_nightly_schedule_asks_for_the_days_that_late_rows_may_have_changed(
     }  # fmt: skip
 
 
-def test_every_table_is_an_asset_with_a_check_for_each_rule_which_blocks_if_it_refuses_days(location):
+def test_every_table_is_an_asset_with_a_check_for_each_rule(location):
     graph = location.defs.resolve_asset_graph()
     for table in location.world.tables:
         checks = {key.name: graph.get(key).blocking for key in graph.asset_check_keys if key.asset_key == asset_key(table)}

@@ -49,7 +49,7 @@ def test_every_column_of_the_bundled_tables_has_its_type_and_a_description(of):
 
 
 @pytest.mark.parametrize(("rules", "nullable"), [([], True), ([nulls_at_most(0.1, "n")], True), ([no_nulls("n")], False)])
-def test_a_column_is_required_if_a_rule_refuses_its_nulls_and_a_comment_is_not_part_of_a_type(rules, nullable):
+def test_a_column_is_required_if_a_rule_refuses_its_nulls(rules, nullable):
     columns = schema_of(declared(*rules, key=["n"])).columns
     shown = [(c.name, c.type, c.constraints.nullable, c.constraints.unique) for c in columns]
     assert shown == [("outage_day", "DATE", False, False), ("n", "DECIMAL(9, 2)", nullable, True)]
@@ -82,6 +82,6 @@ def test_a_lake_in_an_object_store_is_named_as_it_is():
         ({"first_day": datetime(2024, 6, 2)}, r"first_day=datetime.datetime\(2024, 6, 2, 0, 0\) is not a day"),
     ],
 )
-def test_labels_that_dagster_refuses_and_days_that_are_none_are_refused_when_they_are_declared(labels, message):
+def test_wrong_labels_and_days_are_refused_when_they_are_declared(labels, message):
     with pytest.raises(ValueError, match=f"features/labelled: .*{message}"):
         declared(**labels)

@@ -168,7 +168,7 @@ def test_protected_days_are_left_as_they_are_and_the_others_rebuilt(lake):
     assert lake.tick() == REBUILT, "although nothing was committed since"
 
 
-def test_a_batch_whose_run_ended_in_vain_is_asked_for_again_each_time_after_twice_as_long(lake):
+def test_a_batch_whose_run_failed_is_requested_again_after_twice_as_long(lake):
     """The runs are of today: the clock of Dagster's record is not the test's."""
     lake.tick()
     for attempt, wait in enumerate((LONGEST, 2 * LONGEST), start=2):

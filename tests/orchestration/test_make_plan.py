@@ -6,7 +6,7 @@ from backfill_assets.dagster_client import tags
 from tests.worlds.code_location import RAW, failure, metadata
 
 
-def test_a_plan_is_made_kept_and_shown_with_its_days_reasons_chunks_and_how_to_start_it(office):
+def test_a_plan_is_saved_and_shown_with_its_days_reasons_and_chunks(office):
     result = office.launch("make_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW))
     assert result.success
     (plan_id,) = office.plans.ids()
@@ -58,7 +58,7 @@ def test_what_a_plan_leaves_out_is_shown_with_what_it_lacks(office):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("job", ["make_plan", "run_plan"])
-def test_what_cannot_be_planned_fails_the_run_once_with_its_reason_and_nothing_is_kept(office, job, config, said):
+def test_a_request_that_cannot_be_planned_fails_its_run_and_saves_nothing(office, job, config, said):
     assert said in failure(office.launch(job, **config))
     assert office.plans.ids() == []
     assert office.server.requests == 0

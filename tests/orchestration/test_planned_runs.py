@@ -62,7 +62,7 @@ def test_a_run_of_a_plan_that_the_lake_does_not_have_fails_before_it_reads(locat
     assert location.world.lake.ledger.builds() == []
 
 
-def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_come_out_different(built: CodeLocation):
+def test_a_plan_forces_days_once_and_their_readers_only_if_rows_changed(built: CodeLocation):
     plan = kept(
         built, {RAW: {day(1): "forced"}, UPDATES: {day(1): f"reads {RAW} {day(1)}"}}, PlanOptions(force=True, reason="why")
     )
@@ -74,7 +74,7 @@ def test_a_plan_forces_the_days_asked_for_once_and_what_reads_them_only_if_they_
     assert computed(built, plan) == {RAW: days(1)}
 
 
-def test_a_day_that_a_plan_failed_blocks_what_needs_it_although_an_earlier_build_was_accepted(built: CodeLocation):
+def test_a_day_that_failed_in_a_plan_blocks_its_readers_despite_an_earlier_build(built: CodeLocation):
     built.world.write(day(1), ["{"] * 9 + [*arriving(1, 0, 1, began=1)])
     built.world.write(day(2), arriving(2, *range(19), began=2))
     plan = kept(built, {name: dict.fromkeys(FOUR, "outdated") for name in NAMES}, PlanOptions())

@@ -83,7 +83,7 @@ def test_a_table_that_cannot_be_read_fails_the_check(lake):
     assert (check.passed, "cannot be read" in check.description) == (False, True)
 
 
-def test_the_code_location_has_the_sensor_running_the_asset_in_its_group_and_no_job_of_tables_has_the_check(lake):
+def test_the_code_location_has_the_release_sensor_and_its_asset(lake):
     definitions = definitions_of(lake.workspace)
     Definitions.validate_loadable(definitions)
     sensor = definitions.get_sensor_def("release_live")

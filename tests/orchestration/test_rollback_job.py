@@ -53,7 +53,7 @@ def test_a_run_that_leaves_some_of_the_plan_fails_and_says_what_and_why(lake):
     assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3}
 
 
-def test_without_a_webserver_the_rows_are_put_back_all_the_same_and_the_log_says_what_to_type(lake):
+def test_a_rollback_without_a_webserver_restores_rows_and_logs_the_command(lake):
     plan = lake.plan({A.name: [SECOND]})
     lake.write({SECOND: 7}, plan=plan.id)
     result, instance = launched(lake, ReportingWebserver(runs=False), plan=plan.id)

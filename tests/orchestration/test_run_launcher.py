@@ -85,7 +85,7 @@ def test_a_retry_is_not_judged_by_the_process_of_the_run_it_retries(launches: La
     assert launches.instance.run_launcher.check_run_worker_health(retry).status == WorkerStatus.RUNNING
 
 
-def test_on_servers_that_backfill_up_did_not_start_the_code_server_is_asked_as_always(launches: Launches, monkeypatch):
+def test_without_a_run_starter_the_code_server_launches_runs(launches: Launches, monkeypatch):
     monkeypatch.delenv(RUN_STARTER_VARIABLE)
     launches.declare(WRITES, "never")
     # Dagster's own launcher needs the workspace, in which the code server is; this launch has none.

@@ -50,7 +50,7 @@ def test_carrying_out_what_is_up_to_date_succeeds_and_launches_nothing(office):
     assert len(office.server.launched) == 1
 
 
-def test_a_plan_that_is_not_done_fails_its_run_which_tells_what_is_left_and_how_to_go_on(office):
+def test_a_plan_that_is_not_done_fails_its_run_and_shows_what_is_left(office):
     office.server.failing = {(RAW[0], date(2019, 8, 16))}
     result = office.launch("run_plan", partitions="2019-08-15..2019-08-17", target=",".join(RAW), canary=0)
     message = failure(result)
@@ -77,7 +77,7 @@ def test_a_run_that_is_executed_again_goes_on_with_the_plan_it_had(office):
     }
 
 
-def test_a_cancelled_run_leaves_its_plan_open_launches_nothing_more_and_says_how_to_go_on(office):
+def test_a_cancelled_run_leaves_its_plan_open_and_launches_nothing_more(office):
     """Dagster terminates a run by setting its status to CANCELING and sending this signal."""
 
     def cancel(_: float) -> None:

@@ -37,7 +37,7 @@ def starter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         yield starter
 
 
-def test_a_client_that_asks_nonsense_or_hangs_up_does_not_end_the_starter_and_its_end_ends_its_runs(starter, tmp_path: Path):
+def test_the_starter_survives_bad_clients_and_ends_its_runs_with_itself(starter, tmp_path: Path):
     for request in (b"", b"nonsense\n"):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(tmp_path / "starter"))

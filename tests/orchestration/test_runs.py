@@ -187,7 +187,7 @@ def test_options_reach_every_step(built):
     assert {(b.outcome, b.reason, b.accept) for b in last} == {("unchanged", "again", "a.jsonl")}
 
 
-def test_where_a_table_that_reads_itself_stops_early_is_in_the_runs_log_and_on_the_day(built):
+def test_the_early_stop_of_a_cumulative_table_is_in_the_log_and_on_the_day(built):
     reasons = {str(at): "forced" if at == day(1) else f"reads {HISTORY}" for at in FOUR[1:]}
     code = {HISTORY: built.world.table(HISTORY).version}
     plan = Plan(code, {HISTORY: reasons}, [Chunk(0, {HISTORY: FOUR[1:]})], PlanOptions(force=True))

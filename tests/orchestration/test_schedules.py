@@ -87,7 +87,7 @@ def test_the_schedule_requests_the_night_and_leaves_out_what_is_not_due(tmp_path
     assert isinstance(nightly_schedule(nothing_yet)(context), SkipReason)
 
 
-def test_a_table_with_a_schedule_of_its_own_is_built_then_on_its_newest_complete_day_and_not_at_night(tmp_path):
+def test_a_table_with_its_own_schedule_is_not_built_at_night(tmp_path):
     a = table("raw/a")
     weekly = replace(table("models/m"), reads={"a": Window(a, -28, 2, 2)}, cron="0 4 * * 1")
     workspace = workspace_of([a, weekly], GROWING, str(tmp_path))

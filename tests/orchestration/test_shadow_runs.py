@@ -33,7 +33,7 @@ def plan_of(location: CodeLocation, numbers: list[int], into="shadow") -> Plan:
     return plan
 
 
-def test_a_run_of_a_plan_builds_in_its_shadow_and_shows_the_days_on_the_shadows_assets_alone(location: CodeLocation):
+def test_a_run_of_a_plan_builds_and_shows_its_days_in_the_shadow_only(location: CodeLocation):
     plan = plan_of(location, [0, 1])
     open_shadow(plan, location.world.workspace, "ada")
     result = location.run_assets(SHADOWS, FOUR[:2], {tags.PLAN: plan.id})

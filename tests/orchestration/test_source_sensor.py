@@ -120,7 +120,7 @@ def request(*numbers: int, why: str, **more: str) -> dict:
     } | more  # fmt: skip
 
 
-def test_a_day_whose_files_changed_is_rebuilt_with_what_is_made_from_it_within_the_horizon(landed):
+def test_a_day_with_changed_files_is_rebuilt_with_its_readers(landed):
     """And no day beyond it, not even where it reads the changed one."""
     for name, numbers in ((UPDATES, range(12, 20)), (OUTAGES, range(13, 17))):
         landed.build(name, *numbers)
@@ -149,7 +149,7 @@ def test_of_what_lies_there_only_what_changed_is_read_and_named(landed, change, 
     assert landed.disk.read == ["a.jsonl"]
 
 
-def test_days_that_changed_together_are_one_plan_and_those_beyond_the_horizon_are_left(landed):
+def test_days_that_changed_together_are_one_plan_within_the_horizon(landed):
     for n in (10, 16, 17):
         landed.deliver(n, lines=2)
     assert landed.requested() == request(
@@ -160,7 +160,7 @@ def test_days_that_changed_together_are_one_plan_and_those_beyond_the_horizon_ar
     assert landed.tick(LATER) == NOTHING
 
 
-def test_a_day_of_which_a_file_went_waits_for_a_person_and_one_of_which_all_went_stays(landed):
+def test_a_day_that_lost_files_waits_for_a_person(landed):
     landed.file(16).unlink()
     refused = str(landed.requested())
     assert refused.startswith("2 day(s) stay as they are. raw/rejected_lines: the source for ")
@@ -169,7 +169,7 @@ def test_a_day_of_which_a_file_went_waits_for_a_person_and_one_of_which_all_went
     assert landed.tick(LATER) == NOTHING
 
 
-def test_it_waits_until_nothing_has_changed_for_a_while_and_no_longer_than_the_longest_wait(landed):
+def test_the_source_sensor_waits_for_quiet_but_not_beyond_the_longest_wait(landed):
     changes = [landed.deliver(16, lines=2) and landed.tick(LATER)]
     assert changes == ["There are changed files, which wait: more may arrive until 12:10 UTC."]
     for minutes in range(9, 120, 9):
@@ -192,7 +192,7 @@ def test_a_batch_has_one_key_until_something_is_added_or_built(landed):
     assert len(set(keys)) == 4
 
 
-def test_a_protected_day_is_left_as_it_is_and_does_not_keep_another_from_being_rebuilt(landed):
+def test_a_protected_day_is_left_and_other_days_are_rebuilt(landed):
     landed.protected = str(day(16))
     landed.deliver(16, lines=2)
     assert landed.requested() == f"Files of protected days changed, which stay as they are: {day(16)}."
@@ -221,7 +221,7 @@ def test_while_a_batch_is_not_asked_for_again_that_of_another_source_is(landed):
     assert first.run_config["ops"]["run"]["config"]["target"] == "raw/other"
 
 
-def test_a_day_that_failed_with_these_files_waits_for_a_person_and_with_others_it_is_tried(landed):
+def test_a_failed_day_is_tried_again_only_with_other_files(landed):
     landed.deliver(16, lines=2)
     landed.build(RAW, 16, outcome="failed", at=MORNING + timedelta(minutes=1))
     landed.build(REJECTED, 16, outcome="failed", at=MORNING + timedelta(minutes=1))

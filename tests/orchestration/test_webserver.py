@@ -110,7 +110,7 @@ def test_a_query_is_answered(client, headers):
         pytest.param({"Content-Type": ""}, 415, "The content type", id="an empty type"),
     ],
 )  # fmt: skip
-def test_a_request_that_another_page_can_send_is_refused_in_a_sentence_and_does_nothing(client, headers, status, sentence):
+def test_a_request_from_a_page_of_another_site_is_refused(client, headers, status, sentence):
     refused = ask(client, SET_LIMIT, **headers)
     assert (refused.status_code, refused.headers["content-type"]) == (status, "text/plain; charset=utf-8")
     assert refused.text.startswith(sentence)
@@ -129,7 +129,7 @@ def test_a_mutation_in_an_address_is_refused(client, query, method, accepts):
     assert "a page" not in limits(client)
 
 
-def test_a_query_in_an_address_is_answered_and_one_that_is_no_graphql_gets_dagsters_message(client):
+def test_a_query_by_get_is_answered_and_invalid_graphql_gets_the_error_of_dagster(client):
     assert client.get("/graphql", params={"query": LIMITS}).json()["data"]["instance"]
     wrong = client.get("/graphql", params={"query": "{ mutation"})
     assert (wrong.status_code, "Syntax Error" in wrong.text) == (400, True)

@@ -123,7 +123,7 @@ def about(files: object) -> dict[date, list[str]]:
 
 @given(history=histories())
 @settings(max_examples=40)
-def test_whatever_comes_and_however_often_status_names_what_changed_until_all_is_as_if_built_once(history):
+def test_status_names_what_changed_until_all_is_as_if_built_once(history):
     with tempfile.TemporaryDirectory() as folder:
         models = []
         for n, batches in enumerate([history, [[*standing(history).values()][::-1]]]):

@@ -15,7 +15,7 @@ CHAIN = Graph((raw, updates, outages, history), CALENDAR)
 
 
 @given(st.data())
-def test_every_cell_is_in_one_chunk_and_what_it_reads_in_the_same_or_one_that_is_waited_for(data):
+def test_every_partition_is_in_one_chunk_and_its_inputs_not_in_a_later_one(data):
     graph = data.draw(graphs())
     partitions = sorted(data.draw(st.sets(st.sampled_from(existing(graph)))))
     order, size, canary = (

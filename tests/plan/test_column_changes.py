@@ -176,12 +176,12 @@ REFUSED = (
 )
 
 
-def test_the_status_of_a_table_that_is_partitioned_by_another_column_says_how_it_is_made_anew(lake):
+def test_status_of_a_table_with_another_partition_column_names_the_remedy(lake):
     of = partitioned_otherwise(lake)
     assert column_lines(of, of.tables) == {"raw/a": [REFUSED.format("will be refused:", lake, "")]}
 
 
-def test_a_plan_of_a_table_that_is_partitioned_by_another_column_is_refused_and_nothing_is_kept(lake):
+def test_a_plan_of_a_table_with_another_partition_column_is_refused(lake):
     of = partitioned_otherwise(lake)
     with pytest.raises(UsageError) as refused:
         make_plan(RebuildRequest(partitions=str(day(0))), of)

@@ -89,7 +89,7 @@ def test_days_that_a_run_is_computing_are_named_and_not_taken_for_built(tmp_path
     assert made.selection.blocked == {(raw.name, at): "running: run the night" for at in (day(0), day(1))}
 
 
-def test_a_day_that_a_run_is_computing_may_not_be_one_of_the_failed_ones_that_are_asked_for(tmp_path):
+def test_a_running_day_cannot_be_requested_as_failed(tmp_path):
     workspace = workspace_of([raw], CALENDAR, str(tmp_path))
     with mark_running(str(tmp_path), RunningStep(raw.name, [day(0)], "the night")), pytest.raises(NothingToBuild):
         make_plan(RebuildRequest(partitions=str(day(0)), only="failed"), workspace)

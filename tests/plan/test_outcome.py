@@ -47,7 +47,7 @@ def test_a_day_that_failed_and_is_up_to_date_again_is_not_failed(tmp_path):
     assert (outcome.done, outcome.up_to_date, outcome.failed, outcome.checks_passed, outcome.checks) == (1, 1, 0, 1, 1)
 
 
-def test_older_builds_of_days_that_are_failed_blocked_or_not_run_are_no_rows_and_checks_of_the_plan(tmp_path):
+def test_the_outcome_of_a_plan_counts_no_older_builds(tmp_path):
     ledger = Ledger(str(tmp_path))
     ledger.append([build(n, "accepted", "earlier", rows=100 + n) for n in range(4)])
     ledger.append([build(0, "failed", "earlier", checks=(BAD, BAD), minute=1)])

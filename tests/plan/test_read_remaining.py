@@ -99,7 +99,7 @@ def test_what_was_built_again_by_newer_code_is_done(lake):
     assert pending(lake, A, CHANGED) == {}
 
 
-def test_what_the_plan_built_is_done_although_its_input_was_built_again_by_newer_code(lake):
+def test_a_day_is_done_even_if_newer_code_rebuilt_its_input(lake):
     build_by(plan().id, lake, B, 3)
     newer = replace(A, version="2")
     Ledger(lake).append([replace(build(newer, n, {}, by="later"), fingerprint="another") for n in (2, 3)])

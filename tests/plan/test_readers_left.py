@@ -31,7 +31,7 @@ def plan_of(*partitions) -> Plan:
     return make(Selection(dict.fromkeys(partitions, "missing")), Graph(TABLES, CALENDAR), PlanOptions())
 
 
-def test_days_outside_of_the_plan_that_read_what_it_rebuilt_are_named_with_the_command(tmp_path):
+def test_readers_outside_the_plan_are_named_with_the_command(tmp_path):
     lake, plan = str(tmp_path), plan_of((A.name, day(3)), (B.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")
@@ -46,7 +46,7 @@ def test_days_outside_of_the_plan_that_read_what_it_rebuilt_are_named_with_the_c
     assert list(outdated_lines(outdated, 1))[-1].endswith("--downstream --yes`.")
 
 
-def test_what_others_built_since_hides_no_outdated_day_and_what_they_rebuilt_is_up_to_date(tmp_path):
+def test_later_builds_of_others_hide_no_outdated_reader(tmp_path):
     lake, plan = str(tmp_path), plan_of((A.name, day(3)), (B.name, day(3)))
     built(lake, A, 1, 2, 3, 4, 5, by="earlier")
     built(lake, B, 3, 4, 5, by="earlier")

@@ -118,7 +118,7 @@ def test_a_table_that_a_rule_compares_with_is_planned_with_it_where_it_is_outdat
     }
 
 
-def test_days_named_that_read_what_is_rebuilt_belong_to_the_plan_and_days_not_named_do_not():
+def test_named_days_that_read_rebuilt_days_belong_to_the_plan():
     chain = table("features/h", table("raw/a"), back=1)
     graph = Graph((table("raw/a"), chain), CALENDAR)
     status = {partition: PartitionStatus(State.UP_TO_DATE, "", is_built=True) for partition in every(graph)}
@@ -140,7 +140,7 @@ def test_upstream_is_advised_only_where_it_would_build_something(undelivered, he
     assert ("--upstream" in str(refused.value), "--upstream" in "".join(blocked_lines(selection))) == (helps, helps)
 
 
-def test_days_that_are_built_on_request_are_planned_where_their_table_is_named_or_another_needs_them():
+def test_days_on_demand_are_planned_if_named_or_needed():
     """Not where their inputs are rebuilt, and not by force: that would fit a model for each day of a month."""
     graph = Graph([A, B], CALENDAR)
     status = {p: PartitionStatus(State.UP_TO_DATE, is_built=True) for p in every(graph)}

@@ -41,7 +41,7 @@ def test_a_missing_day_names_the_inputs_it_needs():
     assert status_at(outages, 3, built(updates, 3, 5)) == PartitionStatus(State.MISSING, "needs staging/u 2019-08-19")
 
 
-def test_a_day_that_its_tables_schedule_has_not_built_is_missed_by_nobody_and_names_what_builds_it():
+def test_a_day_on_demand_is_not_missing_and_names_what_builds_it():
     weekly, read = replace(outages, cron="0 4 * * 1"), built(updates, 3, 4, 5)
     assert status_at(weekly, 3, read) == PartitionStatus(
         State.ON_REQUEST,
@@ -49,7 +49,7 @@ def test_a_day_that_its_tables_schedule_has_not_built_is_missed_by_nobody_and_na
     )
 
 
-def test_a_day_that_waits_for_days_on_request_only_is_missed_by_nobody_and_waits_in_a_step_too():
+def test_a_day_that_waits_for_days_on_demand_is_not_missing():
     weekly = replace(outages, cron="0 4 * * 1")
     reader = replace(history, reads={"before": itself(), "outages": same_day(weekly), "updates": same_day(updates)})
     read = built(updates, 3, 4, 5)
@@ -90,12 +90,12 @@ class LinesBesideOthers(Lines):
         return {at: Delivery(f"lines of {at}", unread=["a.csv", "b.csv"]) for at in days}
 
 
-def test_files_beside_the_days_own_that_are_not_read_are_named_with_a_day_that_is_up_to_date():
+def test_files_that_are_not_read_are_named_with_an_up_to_date_day():
     beside = replace(raw, reads={"lines": LinesBesideOthers()})
     assert status_at(beside, 3, delivered(3)) == PartitionStatus(State.UP_TO_DATE, "not read: a.csv and 1 more")
 
 
-def test_a_day_that_somebody_changed_and_whose_delivery_is_gone_names_what_puts_it_back():
+def test_a_changed_day_without_its_delivery_names_the_command_that_restores_it():
     accepted, happened = delivered(3) | delivered(9), "it was rewritten by commit 1 (UPDATE), not by this project"
     latest = Latest(accepted, accepted, dict.fromkeys(accepted, happened))
     known = status_of(workspace_of([raw], CALENDAR), [raw], days(3, 9), latest=latest).partitions
@@ -157,7 +157,7 @@ def test_changed_code_without_a_delivery_to_build_from_says_both():
     )
 
 
-def test_a_day_that_keeps_rows_that_no_build_would_make_now_is_outdated_until_it_is_built_again():
+def test_a_day_with_rows_no_build_makes_now_is_outdated_until_it_is_rebuilt():
     mixed = {key: replace(each, mixed=True) for key, each in delivered(3).items()}
     known = status_at(raw, 3, mixed)
     assert (known.state, known.why) == (

@@ -127,7 +127,7 @@ def test_a_row_whose_key_is_null_is_compared_too(spark):
     assert found.startswith(f"{day(0)}, None: captured_at 2019-08-15T03:00:00.000Z, then 2019-08-15T01:00:00.000Z; customers 9")
 
 
-def test_the_day_with_most_rows_is_compared_and_where_there_is_none_nothing_is_claimed(spark):
+def test_the_leak_check_compares_the_day_with_most_rows(spark):
     leak = seen(spark, ("1", 2, 1, 5), ("1", 2, 3, 9), at=day(3))
 
     def found(updates):
@@ -158,7 +158,7 @@ def test_a_rule_that_could_not_be_judged_is_refused_when_the_table_is_declared(a
         declared("features/customers", **arguments)
 
 
-def test_a_rule_of_days_that_are_not_computed_says_so_and_a_table_without_it_cannot_be_asked():
+def test_the_leak_rule_reports_days_that_were_not_computed():
     (rule,) = [rule for rule in customers.rules if rule.cut]
     verdict = rule.verdict(DayProfile(date(2019, 8, 15)))
     assert (verdict.passed, verdict.message) == (True, "no row was computed once more: there is nothing to compare with")

@@ -27,7 +27,7 @@ def lake(tmp_path) -> SmallLake:
     return ten_rows(tmp_path)
 
 
-def test_files_of_live_that_the_shadow_was_opened_on_and_that_are_gone_are_a_conflict_which_rebasing_solves(lake):
+def test_lost_files_of_the_base_are_a_conflict_that_rebase_solves(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     (file,) = lake.files()[D1]
     lake.write({D1: 99})
@@ -45,7 +45,7 @@ def test_files_of_live_that_the_shadow_was_opened_on_and_that_are_gone_are_a_con
     assert released(lake)[D1] == 11
 
 
-def test_a_table_that_cannot_be_read_and_has_nothing_to_do_with_the_plan_does_not_stop_its_shadow(lake):
+def test_an_unreadable_table_outside_the_plan_does_not_stop_its_shadow(lake):
     log = lake.root / B.name / "_delta_log" / f"{0:020}.json"
     whole = log.read_bytes()
     log.write_bytes(whole[:40])

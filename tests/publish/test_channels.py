@@ -62,7 +62,7 @@ def why_behind(lake: SmallLake) -> list[str]:
     return list(map(str, behind(str(lake.root), Releases(str(lake.root)).newest())))
 
 
-def test_a_channel_that_a_plan_was_not_published_to_gets_live_again_once_that_is_taken_back(lake):
+def test_a_channel_without_the_plan_follows_live_again_after_its_rollback(lake):
     plan = rebuilt(lake, {D1: 7})
     publish(lake, plan, "candidate")
     assert why_behind(lake) == [
@@ -78,7 +78,7 @@ def test_a_channel_that_a_plan_was_not_published_to_gets_live_again_once_that_is
     assert gets(lake) == RELEASED | {D2: 9, D3: 8}
 
 
-def test_readers_who_have_a_plan_keep_what_they_get_when_it_is_published_to_them_again(lake):
+def test_publishing_a_plan_again_to_the_same_readers_changes_nothing(lake):
     first, second = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
     publish(lake, first)
     publish(lake, second, "candidate")
@@ -90,7 +90,7 @@ def test_readers_who_have_a_plan_keep_what_they_get_when_it_is_published_to_them
     assert gets(lake, "candidate") == RELEASED | {D1: 7}
 
 
-def test_a_plan_in_live_that_only_another_channel_gets_is_not_given_along_unless_it_is_named(lake):
+def test_a_plan_of_another_channel_is_not_published_along_unless_named(lake):
     tried, plan = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})
     publish(lake, tried, "candidate")
     said = f"1 more plan.*{tried.id}. Nothing was published.*--channel stable --with {tried.id}`.*rollback {tried.id}`"
@@ -161,7 +161,7 @@ def test_a_record_of_where_a_channel_was_pointed_is_no_release_to_go_back_to(lak
     assert gets(lake) == RELEASED
 
 
-def test_the_command_that_takes_a_plan_from_readers_gives_them_what_they_had_before_it(lake):
+def test_the_command_that_takes_a_plan_back_gives_readers_what_they_had_before(lake):
     lake.write(dict.fromkeys(DAYS, 5), table=B.name)
     release_live(lake.workspace, who="sensor")
     first, second = rebuilt(lake, {D1: 7}), rebuilt(lake, {D2: 8})

@@ -63,7 +63,7 @@ def night(lake: SmallLake, values) -> None:
         lake.write(values, table=table)
 
 
-def test_a_publication_to_candidate_that_is_killed_before_its_note_gives_stable_nothing(tmp_path):
+def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(tmp_path):
     lake, plan = killed_in(tmp_path, is_released)
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
@@ -125,7 +125,7 @@ def test_rows_that_a_rollback_of_another_plan_puts_back_are_still_those_of_the_p
     assert (released(lake), len(why_behind(lake))) == (RELEASED, 1)
 
 
-def test_days_that_a_rollback_leaves_in_live_keep_a_channel_behind_until_a_person_decides(tmp_path):
+def test_days_that_a_rollback_leaves_in_live_keep_the_channel_behind(tmp_path):
     lake = SmallLake(tmp_path / "lake")
     night(lake, {D0: 1, D1: 2})
     release_live(lake.workspace, who="sensor")
@@ -221,7 +221,7 @@ def test_readers_who_are_pointed_back_while_a_plan_is_put_into_live_stay_there(l
 
 
 @pytest.mark.parametrize("nights_since", [False, True])
-def test_a_plan_that_mends_what_readers_were_pointed_back_from_reaches_them_without_showing_it_again(lake, nights_since):
+def test_a_fix_reaches_readers_without_showing_them_the_fault_again(lake, nights_since):
     night(lake, {D3: 66})
     release_live(lake.workspace, who="sensor")
     releases = Releases(str(lake.root))
@@ -242,7 +242,7 @@ def test_a_plan_that_mends_what_readers_were_pointed_back_from_reaches_them_with
     assert released(lake) == released(lake, B.name) == right | {D0: 7}
 
 
-def test_a_publication_that_was_begun_for_all_may_be_finished_for_a_few_readers_first(lake):
+def test_a_publication_begun_for_stable_may_be_finished_for_candidate(lake):
     half = half_published(lake, {D1: 7})
     publish(lake, half, "candidate")
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})

@@ -46,7 +46,7 @@ def files_of_others(lake: SmallLake) -> dict[object, set[str]]:
     return {at: names for at, names in lake.files().items() if at not in (D1, D2)}
 
 
-def test_a_publication_that_is_killed_half_way_is_finished_and_taken_back_while_a_night_stays(lake):
+def test_a_killed_publication_is_finished_and_rolled_back_and_a_night_stays(lake):
     others, values = files_of_others(lake), {D1: 7, D2: 8}
     plan = half_published(lake, values)
     assert released(lake) == released(lake, B.name) == RELEASED
@@ -63,7 +63,7 @@ def test_a_publication_that_is_killed_half_way_is_finished_and_taken_back_while_
     assert files_of_others(lake)[D0] == others[D0]
 
 
-def test_of_publications_at_once_without_locks_none_is_lost_and_readers_get_whole_ones(lake):
+def test_concurrent_publications_without_locks_lose_nothing(lake):
     rebuilds = {D0: 5, D1: 6}
     plans = [rebuilt_in_shadow(lake, {at: value}) for at, value in rebuilds.items()]
 

@@ -109,7 +109,7 @@ def test_a_verdict_by_other_reconciliations_does_not_count(lake):
         Publication(plan, stricter, "ada").publish("stable", lambda: NOW, verified(plan, stricter))
 
 
-def test_a_column_that_live_has_and_the_shadow_has_not_is_not_lost_unless_that_is_meant(lake):
+def test_a_column_of_live_is_not_lost_unless_that_is_allowed(lake):
     lake.write({D3: 5}, more="note")
     release_live(lake.workspace, who="sensor")
     plan = rebuilt(lake)
@@ -137,7 +137,7 @@ def test_columns_that_do_not_go_together_are_refused_before_any_table_is_written
     discard(plan, lake.workspace, who="ada", now=lambda: NOW)
 
 
-def test_readers_of_stable_do_not_lose_a_column_by_a_plan_that_was_published_to_others(lake):
+def test_readers_of_stable_lose_no_column_by_a_plan_of_another_channel(lake):
     lake.write({D3: 5}, more="note")
     lake.write({D1: 2}, table=B.name)
     release_live(lake.workspace, who="sensor")
@@ -174,7 +174,7 @@ def test_while_a_step_of_live_is_running_nothing_is_published(lake):
     publish(lake, plan)
 
 
-def test_days_of_live_that_failed_keep_the_plan_from_being_published_with_them_unless_the_plan_mends_them(lake):
+def test_failed_days_of_live_stop_a_publication_unless_the_plan_rebuilds_them(lake):
     plan = rebuilt(lake)
     verdict_on(lake, plan, Outcome.PASSED)
     lake.write({D0: 6})

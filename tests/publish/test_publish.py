@@ -117,7 +117,7 @@ def test_a_night_that_brought_the_same_rows_is_no_conflict(lake):
     assert {build.outcome for build in published.builds} == {"unchanged"}
 
 
-def test_an_input_that_changed_in_live_is_a_conflict_and_after_rebasing_its_day_is_built_again(lake):
+def test_a_changed_input_is_a_conflict_and_rebase_makes_its_day_due(lake):
     plan = lake.shadow_plan({B.name: [D1]})
     lake.write({D1: 7}, table=B.name, into=plan)
     lake.write({D1: 5}, table=A.name)
@@ -181,7 +181,7 @@ def test_who_objects_keeps_a_shadow_from_being_published(lake):
 
 
 @pytest.mark.parametrize("stop", range(STOPS))
-def test_a_publication_that_is_killed_anywhere_is_finished_by_the_same_command_and_half_of_it_is_never_released(lake, stop):
+def test_a_publication_killed_anywhere_is_finished_by_the_same_command(lake, stop):
     plan, before = rebuilt_in_shadow(lake, {D1: 7, D2: 8}), lake.values()
     with pytest.raises(Killed), killed_at(stop):
         publish(lake, plan)

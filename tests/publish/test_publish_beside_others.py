@@ -48,7 +48,7 @@ def test_beside_half_a_publication_of_another_plan_nothing_is_released(lake):
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7, D2: 8}
 
 
-def test_half_a_publication_that_is_taken_back_leaves_no_shadow_and_lets_live_be_released(lake):
+def test_rolling_back_half_a_publication_lets_live_be_released(lake):
     half = half_published(lake, {D1: 7})
     lake.roll_back(half)
     assert lake.values() == lake.values(B.name) == RELEASED
@@ -149,7 +149,7 @@ def test_beside_an_open_plan_in_live_or_a_run_that_goes_on_nothing_is_released(l
     assert released(lake) == RELEASED
 
 
-def test_readers_whom_a_person_has_pointed_back_are_not_given_what_they_were_taken_from(lake):
+def test_readers_who_were_pointed_back_do_not_get_that_release_again(lake):
     lake.write({D3: 666})
     release_live(lake.workspace, who="sensor")
     releases, plan = Releases(str(lake.root)), rebuilt_in_shadow(lake, {D1: 7})
@@ -161,7 +161,7 @@ def test_readers_whom_a_person_has_pointed_back_are_not_given_what_they_were_tak
     assert released(lake) == RELEASED
 
 
-def test_the_second_channel_gets_what_the_first_has_and_nothing_of_live_that_is_not_released(lake):
+def test_the_second_channel_gets_the_release_of_the_first(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     publish(lake, plan, "candidate")
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
@@ -172,7 +172,7 @@ def test_the_second_channel_gets_what_the_first_has_and_nothing_of_live_that_is_
     assert released(lake) == RELEASED | {D1: 7}
 
 
-def test_what_live_has_without_the_plan_is_released_before_it_to_those_who_do_not_get_the_plan(lake):
+def test_changes_of_live_are_released_first_to_readers_without_the_plan(lake):
     plan = rebuilt_in_shadow(lake, {D1: 7})
     lake.write({D3: 9})
     publish(lake, plan, "candidate")
@@ -195,7 +195,7 @@ def test_a_channel_is_not_given_a_plan_that_readers_were_pointed_back_from(lake)
         publish(lake, plan, "stable")
 
 
-def test_readers_who_keep_a_plan_that_was_taken_back_are_named_with_the_command_that_takes_it_from_them(lake):
+def test_channels_that_keep_a_rolled_back_plan_are_named_with_a_command(lake):
     first, second = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D2: 8})
     publish(lake, first)
     publish(lake, second, "candidate")
@@ -221,7 +221,7 @@ def test_a_published_plan_is_taken_back_by_a_rollback_and_by_nothing_else(lake):
     assert lake.values() == RELEASED
 
 
-def test_a_day_of_live_whose_file_is_gone_is_written_although_the_shadow_has_the_same_rows(lake):
+def test_a_day_of_live_that_lost_its_file_is_written_even_with_equal_rows(lake):
     (path,) = lake.files()[D1] - lake.files()[D0]
     (lake.root / A.name / path).unlink()
     plan = rebuilt_in_shadow(lake, {D1: 2})

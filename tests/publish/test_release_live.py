@@ -85,7 +85,7 @@ def test_it_waits_for_open_plans_of_tables_that_changed(lake):
     assert isinstance(decide(lake), Released)
 
 
-def test_a_day_that_failed_for_its_delivery_keeps_nothing_back_once_that_is_as_it_was(lake):
+def test_a_failed_day_blocks_no_release_once_its_delivery_is_as_before(lake):
     lake.build(A, 1, 2)
     assert isinstance(decide(lake), Released)
     lake.build(A, 2, rows=5)
@@ -144,7 +144,7 @@ def test_a_person_releases_in_spite_of_failures_and_they_are_not_named_again(lak
     assert [reason.days for reason in decide(lake).failures] == [(day(2),)]
 
 
-def test_a_channel_that_was_pointed_back_stays_until_a_person_releases_and_failures_are_kept_in_mind(lake):
+def test_a_channel_that_was_pointed_back_stays_until_a_person_releases(lake):
     lake.build(A, 1, rows=9)
     decide(lake)
     lake.fail(B, 2)
@@ -166,7 +166,7 @@ def test_a_channel_that_was_pointed_back_stays_until_a_person_releases_and_failu
     assert isinstance(decide(lake), Released)
 
 
-def test_plans_that_are_not_carried_out_to_their_end_are_named_when_live_is_released_in_spite_of_them(lake):
+def test_a_forced_release_names_the_unfinished_plans(lake):
     plan = lake.start_plan(B, [4, 5])
     lake.build(B, 4, rows=2)
     decision = release_as_it_stands(lake.workspace, who="ada", reason="the report is due")

@@ -98,7 +98,7 @@ def test_a_day_that_somebody_else_wrote_to_since_is_a_conflict(lake):
     assert "it was rewritten by commit 2 (UPDATE), not by this project" in decided[A.name, SECOND].why
 
 
-def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict_and_is_not_taken_for_put_back(lake):
+def test_a_day_in_which_an_audit_found_other_rows_is_a_conflict(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     lake.roll_back(plan)
     ledger = lake.workspace.lake.ledger
@@ -143,7 +143,7 @@ def test_every_table_of_a_plan_is_rolled_back_inputs_first(lake):
     assert (lake.values()[SECOND], lake.values(B.name)) == (2, dict.fromkeys(DAYS, 1))
 
 
-def test_a_plan_that_was_never_started_or_is_open_or_shares_days_with_an_open_one_is_refused(lake):
+def test_rollback_refuses_plans_that_are_open_or_were_never_started(lake):
     plan = rebuilt_in_live(lake, {SECOND: 7})
     other = lake.plan({A.name: [SECOND, THIRD]})
     lake.plans.note(other.id, "started", NOW, who="bo")

@@ -35,7 +35,7 @@ def test_rows_that_a_rollback_had_put_back_are_those_of_whoever_built_them(lake)
     assert lake.values() == {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4}
 
 
-def test_where_only_plans_that_were_rolled_back_have_built_a_day_the_rows_of_the_last_one_are_put_back(tmp_path):
+def test_a_day_built_only_by_rolled_back_plans_gets_the_rows_of_the_last_one(tmp_path):
     lake = SmallLake(tmp_path)
     lake.write({FIRST: 1})
     first = rebuilt_in_live(lake, {FIRST: 7, SECOND: 7})
@@ -47,7 +47,7 @@ def test_where_only_plans_that_were_rolled_back_have_built_a_day_the_rows_of_the
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_list_of_what_each_day_held(tmp_path_factory, data):
+def test_any_order_of_plans_nights_and_rollbacks_agrees_with_a_model(tmp_path_factory, data):
     """The model: of each day, whose each value was, in order; a rollback puts back what no plan wrote that was rolled back, if
     its plan's value is the last."""
     lake, model, undone = SmallLake(tmp_path_factory.mktemp("lake")), {at: [("night", 1)] for at in DAYS}, set[str]()

@@ -45,7 +45,7 @@ def every(lake: SmallLake) -> list[Release]:
     return Releases(str(lake.root)).all()
 
 
-def test_readers_of_the_name_get_the_other_table_in_one_release_and_no_table_is_written(lake):
+def test_a_switch_is_one_release_and_writes_no_table(lake):
     before = {name: lake.files(name) for name in (A.name, B.name)}
     switched = switch(lake, reason="new logic")
     assert switched
@@ -68,7 +68,7 @@ def test_switching_back_is_the_same_command_and_doing_it_twice_changes_nothing(l
     assert (get(lake), switch(lake, to=A.name), len(every(lake))) == (OF_A, None, 3)
 
 
-def test_both_tables_are_built_on_and_each_channel_gets_its_own_of_every_night_in_one_commit(lake):
+def test_after_a_switch_each_channel_gets_its_own_table_every_night(lake):
     switch(lake, channel="candidate")
     assert (get(lake), get(lake, "candidate")) == (OF_A, OF_B)
     lake.write({D3: 9})
@@ -80,7 +80,7 @@ def test_both_tables_are_built_on_and_each_channel_gets_its_own_of_every_night_i
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
 
 
-def test_a_plan_published_to_one_channel_and_then_the_other_leaves_each_with_its_own_table(lake):
+def test_publishing_to_both_channels_leaves_each_with_its_own_table(lake):
     switch(lake, channel="candidate")
     plan = lake.shadow_plan({A.name: [D1], B.name: [D1]})
     for name in (A.name, B.name):

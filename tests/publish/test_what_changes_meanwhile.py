@@ -116,7 +116,7 @@ def test_a_channel_that_nobody_knows_is_refused(lake):
         publish_verified(lake, plan, channel="candidat")
 
 
-def test_a_rollback_that_is_killed_half_way_is_not_released_and_is_finished_by_the_same_command(lake):
+def test_a_killed_rollback_is_not_released_and_the_same_command_finishes_it(lake):
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
     publish_verified(lake, plan)
@@ -154,7 +154,7 @@ def test_a_night_between_two_builds_of_a_plan_is_what_a_rollback_goes_back_to(la
     assert lake.values() == TEN | {D1: 15}
 
 
-def test_half_a_publication_of_days_that_live_never_had_is_finished_before_it_is_taken_back(tmp_path):
+def test_half_a_publication_of_new_days_is_finished_before_its_rollback(tmp_path):
     lake = SmallLake(tmp_path / "lake")
     for table in (A.name, B.name):
         lake.write(dict.fromkeys(DAYS[:3], 10), table=table)

@@ -44,7 +44,7 @@ def tried(lake: SmallLake, values) -> Plan:
 
 
 @pytest.mark.parametrize(("value", "upkeep"), [(7, True), (0, False)], ids=["compacted before", "a day that it has emptied"])
-def test_rows_of_a_plan_that_another_rollback_puts_back_are_still_not_those_of_stable(lake, value, upkeep):
+def test_rows_restored_by_a_rollback_still_belong_to_their_plan(lake, value, upkeep):
     plan = tried(lake, {D1: value})
     if upkeep:
         compacted(lake)
@@ -67,7 +67,7 @@ def test_a_rollback_passes_over_a_day_that_a_plan_which_was_rolled_back_has_empt
 
 
 @pytest.mark.parametrize("how", ["taken back", "built by a night"])
-def test_a_plan_that_was_tried_brings_stable_none_of_another_which_live_has_not_any_more(lake, how):
+def test_a_plan_brings_stable_no_rows_of_a_plan_that_left_live(lake, how):
     plan, other = tried(lake, {D1: 7}), tried(lake, {D2: 8})
     if how == "taken back":
         lake.roll_back(other)
@@ -78,7 +78,7 @@ def test_a_plan_that_was_tried_brings_stable_none_of_another_which_live_has_not_
     assert released(lake) == released(lake, B.name) == released(lake, channel="candidate") == now
 
 
-def test_while_live_cannot_be_released_stable_gets_no_release_with_a_plan_that_was_taken_back(lake):
+def test_stable_gets_no_rolled_back_plan_while_live_cannot_be_released(lake):
     plan, other = tried(lake, {D1: 7}), tried(lake, {D2: 8})
     lake.roll_back(other)
     lake.fail(D3)
@@ -90,7 +90,7 @@ def test_while_live_cannot_be_released_stable_gets_no_release_with_a_plan_that_w
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7}
 
 
-def test_a_release_of_before_there_was_a_column_for_its_plans_names_them_in_its_reason(lake):
+def test_an_old_release_names_its_plans_in_its_reason(lake):
     plan = tried(lake, {D1: 7})
     path = Releases(str(lake.root)).path
     older = DeltaTable(path).to_pyarrow_table().drop_columns(["plans"])
@@ -102,7 +102,7 @@ def test_a_release_of_before_there_was_a_column_for_its_plans_names_them_in_its_
     assert released(lake) == released(lake, B.name) == RELEASED | {D1: 7, D3: 9}
 
 
-def test_rows_that_a_night_has_made_from_a_plan_that_was_taken_back_reach_stable_built_again(lake):
+def test_rows_derived_from_a_rolled_back_plan_reach_stable_only_when_rebuilt(lake):
     plan = lake.shadow_plan({A.name: [D1]})
     lake.write({D1: 7}, into=plan)
     publish(lake, plan, "candidate")
@@ -118,7 +118,7 @@ def test_rows_that_a_night_has_made_from_a_plan_that_was_taken_back_reach_stable
     assert behind(str(lake.root), Releases(str(lake.root)).newest()) == []
 
 
-def test_a_plan_that_found_the_rows_of_one_that_was_tried_is_not_given_to_stable_without_it(lake):
+def test_a_plan_built_on_rows_of_a_tried_plan_needs_that_plan_in_stable(lake):
     first, same = rebuilt_in_shadow(lake, {D1: 7}), rebuilt_in_shadow(lake, {D1: 7, D2: 3})
     publish(lake, first, "candidate")
     assert publish(lake, same, "candidate").count("unchanged") == 4

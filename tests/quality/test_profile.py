@@ -114,7 +114,7 @@ def test_neither_the_order_of_rows_nor_their_files_nor_how_days_are_cut_shows(sp
 
 @few
 @given(days=st.lists(st.lists(st.tuples(st.sampled_from([None, "p", "q"]), SOME), max_size=4), min_size=30, max_size=30))
-def test_the_rows_of_a_day_about_another_have_the_fingerprint_of_a_day_with_them_alone(spark, days):
+def test_rows_about_another_day_have_the_fingerprint_of_these_rows_alone(spark, days):
     rows = [[(about, *row[1:]) for about, row in of_day] for of_day in days]
     found = measured(frame(spark, rows), about="about")
     alone = {
@@ -142,7 +142,7 @@ def test_a_day_without_rows_has_no_profile_and_the_fingerprint_of_nothing(spark)
     assert DayProfile(hashed_day(1)).fingerprint == EMPTY_DAY
 
 
-def test_samples_are_the_first_of_the_distinct_values_in_order_and_only_of_days_that_have_any(spark):
+def test_samples_are_the_first_distinct_values_of_a_day_in_order(spark):
     many = [("p", f"{n % 30:02}", *ROWS[0][2:]) for n in range(60)]
     found = measured(frame(spark, [many, [("p", None, *ROWS[0][2:])]]), samples={"texts": "array_compact(array(s))"})
     assert found[0].samples == {"texts": [f"{n:02}" for n in range(SAMPLE_SIZE)]}
@@ -226,7 +226,7 @@ def test_a_column_that_is_there_twice_is_named(spark):
     assert schema_mismatches(found.schema, declared) == ["b is there 2 times"]
 
 
-def test_a_row_of_many_columns_has_the_hash_that_it_always_had_and_which_are_null_counts(spark):
+def test_the_hash_of_a_row_of_many_columns_is_stable_and_counts_nulls(spark):
     """More columns than one number has bits; nested one in the other, fifty conditions were refused by Spark Connect."""
     wide = [", ".join(f"{'NULL' if n == null else n} AS c{n}" for n in range(300)) for null in (-1, 60, 61, 62, 299)]
     rows = reduce(DataFrame.union, [spark.sql(f"SELECT {columns}") for columns in wide])

@@ -34,7 +34,7 @@ class MeetingPlans(Plans):
         return found
 
 
-def test_of_two_plans_of_the_same_days_that_are_begun_at_the_same_moment_one_is_refused(tmp_path):
+def test_one_of_two_plans_of_the_same_days_that_start_at_once_is_refused(tmp_path):
     plans, over = MeetingPlans(str(tmp_path)), Event()
 
     def follow(updates: Iterable[Progress]) -> Progress:

@@ -14,7 +14,7 @@ from tests.worlds.tables import CALENDAR, SHAPES
 from tests.worlds.webservers import Server, ended
 
 
-def test_a_plan_launches_nothing_more_for_a_table_that_is_as_it_was_and_says_how_many_days_it_left(tmp_path):
+def test_a_plan_stops_early_at_an_unchanged_table_and_counts_the_days_left(tmp_path):
     server = Server(Graph(SHAPES["self-dependent"], CALENDAR), tmp_path)
     (_, itself) = SHAPES["self-dependent"]
     ended(server.rebuild(server.planned(PlanOptions(canary=0))))

@@ -55,7 +55,7 @@ class Webserver:
         return httpx.Response(200, json={"data": {"assetNodes": [node]}})
 
 
-def test_a_day_that_was_blocked_and_is_up_to_date_by_its_accepted_build_is_green_again_and_the_failed_one_stays(tmp_path):
+def test_a_blocked_day_that_is_up_to_date_is_reported_and_a_failed_one_is_not(tmp_path):
     """As a canary that meets a delivery which is cut off: raw fails, and what is made from it still has the rows of before."""
     workspace, webserver = workspace_of([A, B], CALENDAR, str(tmp_path)), Webserver()
     failed = Build(A.name, DAY, "failed", "r", "1", message="cut off", plan=PLAN.id, at=NOW.replace(hour=2))
@@ -93,7 +93,7 @@ def test_what_a_publication_left_as_live_had_it_is_reported_after_what_it_record
     assert webserver.wiped == [f"shadow/{A.name}", f"shadow/{B.name}"]
 
 
-def test_what_reads_a_plan_that_was_taken_back_is_reported_and_where_nothing_was_put_back_nothing_is(workspace):
+def test_readers_of_a_rolled_back_plan_are_reported(workspace):
     webserver = Webserver()
     of_a = Plan({A.name: "1"}, {A.name: {str(DAY): "missing"}}, [], PlanOptions())
     after_publication(of_a, [], Readers({}, [(B.name, DAY)]), workspace, webserver.dagster)

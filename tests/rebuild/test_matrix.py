@@ -84,7 +84,7 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_command_that_is_killed_at_any_moment_is_gone_on_with_and_nothing_is_done_twice(tmp_path_factory, data):
+def test_a_command_killed_at_any_moment_resumes_and_repeats_nothing(tmp_path_factory, data):
     graph = data.draw(graphs())
     server = Server(graph, tmp_path_factory.mktemp("lake"), polls_needed=3, days_per_run=data.draw(RUNS))
     plan = server.planned(replace(OPTIONS, max_parallel=data.draw(st.integers(1, 3))))

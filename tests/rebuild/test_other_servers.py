@@ -22,7 +22,7 @@ def test_servers_of_another_lake_are_refused_with_both(tmp_path):
     assert f"a table is at file:///another/lake/raw/a, and the lake of this command is {tmp_path}" in refused(server)
 
 
-def test_servers_of_another_project_are_refused_by_the_tables_that_they_lack_and_how_both_get_the_same(tmp_path):
+def test_servers_of_another_project_are_refused_with_the_tables_that_they_lack(tmp_path):
     server = chain(tmp_path)
     server.lacks = {"raw/b", "raw/c"}
     why = refused(server)

@@ -33,7 +33,7 @@ def test_the_canary_comes_first_and_alone_and_if_it_fails_nothing_else_is_starte
 
 
 @pytest.mark.parametrize("days_per_run", [1000, 1], ids=["as a run", "as a backfill"])
-def test_a_plan_into_a_shadow_launches_the_assets_of_shadows_and_learns_from_their_steps_what_failed(tmp_path, days_per_run):
+def test_a_plan_into_a_shadow_launches_shadow_assets_and_learns_what_failed(tmp_path, days_per_run):
     server = chain(tmp_path, broken={1}, days_per_run=days_per_run)
     opened: list[str] = []
     rebuild = replace(
@@ -56,7 +56,7 @@ def test_a_mended_canary_lets_the_rest_go_on(tmp_path):
     assert server.launched[1].partitions == [(B.name, day(1)), ("raw/c", day(1))]
 
 
-def test_a_plan_gone_on_with_before_the_daemon_has_closed_its_last_chunk_tries_its_failed_days_again(tmp_path):
+def test_a_plan_resumed_before_its_last_chunk_is_closed_retries_failed_days(tmp_path):
     server = chain(tmp_path, failing={(A.name, day(7))}, days_per_run=1)
     plan = server.planned(replace(OPTIONS, days_per_run=100))
     ended(server.rebuild(plan))
@@ -96,7 +96,7 @@ def test_runs_that_are_killed_again_and_again_are_given_up_and_said(tmp_path):
     assert end.remaining.why[A.name, day(0)] == "run r3 ended without building it"
 
 
-def test_a_run_that_is_killed_in_one_table_is_launched_again_although_days_of_another_one_failed(tmp_path):
+def test_a_killed_run_is_launched_again_even_if_days_of_another_table_failed(tmp_path):
     server = chain(tmp_path, failing={(A.name, day(1))}, killed={1: [A.name]})
     end = ended(server.rebuild(server.planned(replace(OPTIONS, days_per_run=100))))
     assert (end.ending, len(server.launched)) == (Ending.PARTIAL, 2)
@@ -168,7 +168,7 @@ def test_a_plan_that_was_cancelled_launches_nothing_more_until_it_is_resumed(tmp
     assert ended(server.rebuild(rebuild.plan)).ending == Ending.DONE
 
 
-def test_a_run_that_somebody_launched_with_the_tag_of_a_plan_and_no_chunk_is_not_one_of_its_chunks(tmp_path):
+def test_a_run_with_the_tag_of_a_plan_but_no_chunk_is_none_of_its_chunks(tmp_path):
     server = chain(tmp_path)
     plan = server.planned(OPTIONS)
     by_hand = ({tags.PLAN: plan.id}, {tags.PLAN: plan.id, tags.CHUNK: "x"})
@@ -176,7 +176,7 @@ def test_a_run_that_somebody_launched_with_the_tag_of_a_plan_and_no_chunk_is_not
     assert next(server.rebuild(plan).run()).running.keys() == {1, 2}
 
 
-def test_a_launch_that_was_requested_by_a_host_whose_clock_is_fast_is_not_waited_for_longer(tmp_path):
+def test_a_fast_clock_of_another_host_does_not_prolong_the_wait_for_a_launch(tmp_path):
     server = chain(tmp_path)
     plan = server.planned(OPTIONS)
     server.plans.note(plan.id, REQUESTED, server.now() + timedelta(hours=1), chunk=1, launch="1-never-arrived")
@@ -185,7 +185,7 @@ def test_a_launch_that_was_requested_by_a_host_whose_clock_is_fast_is_not_waited
     assert server.clock - began < 2 * SETTLED_AFTER
 
 
-def test_a_backfill_that_was_cancelled_in_the_ui_ends_the_plan_and_is_not_launched_again(tmp_path):
+def test_a_backfill_cancelled_in_the_ui_ends_the_plan(tmp_path):
     server = chain(tmp_path, polls_needed=10)
     for number, progress in enumerate(server.rebuild(server.planned(replace(OPTIONS, max_parallel=1))).run()):
         end = progress
@@ -209,7 +209,7 @@ def test_a_server_that_stays_away_is_given_up_after_some_patience(tmp_path):
     assert server.clock - GIVE_UP_AFTER > chain(tmp_path).clock
 
 
-def test_a_forced_day_is_computed_once_and_what_follows_only_if_it_comes_out_different(tmp_path):
+def test_a_forced_day_is_computed_once_and_its_readers_only_if_rows_changed(tmp_path):
     server = chain(tmp_path)
     ended(server.rebuild(server.planned(OPTIONS)))
     options = replace(OPTIONS, force=True, days_per_run=100)

@@ -30,9 +30,7 @@ class CancelledLate(Server):
 @pytest.mark.parametrize(
     ("days_per_run", "starting"), [(1000, 0), (1, 0), (1000, 2)], ids=["as a run", "as a backfill", "as a run that is starting"]
 )
-def test_what_is_launched_while_its_plan_is_cancelled_is_cancelled_too_and_nothing_is_launched_after_it(
-    tmp_path, days_per_run, starting
-):
+def test_a_launch_during_a_cancellation_is_cancelled_and_none_follows(tmp_path, days_per_run, starting):
     """`backfill cancel` sees only what Dagster has by then; several chunks may be launched one after the other."""
     graph = Graph(SHAPES["chain"], CALENDAR)
     server = CancelledLate(graph, tmp_path, polls_needed=9, days_per_run=days_per_run, starting=starting)
@@ -68,7 +66,7 @@ def test_why_a_plan_was_stopped_ends_with_one_full_stop(tmp_path):
     assert [line.partition("Stopped: ")[2] for line in said] == ["Cancel it, then plan again."]
 
 
-def test_a_run_that_is_just_being_started_is_cancelled_as_soon_as_it_is_and_everything_is_said_to_have_ended(tmp_path):
+def test_a_starting_run_is_cancelled_as_soon_as_it_has_started(tmp_path):
     server = Server(Graph(SHAPES["chain"], CALENDAR), tmp_path, polls_needed=100, starting=3)
     plan = server.planned(PlanOptions(days_per_run=3, canary=0, max_parallel=2))
     rebuild = server.rebuild(plan)

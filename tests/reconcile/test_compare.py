@@ -50,14 +50,14 @@ def by_kind(comparison: Comparison) -> dict[Kind, list[Any]]:
 BUILT = build()
 
 
-def test_a_day_that_is_up_to_date_again_and_shown_as_failed_is_reported_and_one_that_is_not_is_left():
+def test_an_up_to_date_day_shown_as_failed_is_reported_and_others_are_left():
     known = replace(dagster(BUILT, build(1)), failed={day(0), day(1)})
     comparison = compared([BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))})
     assert by_kind(comparison) == {Kind.SHOWN_FAILED: [day(0)]}
     assert (comparison.to_report, comparison.disagreements[0].repairable) == ([BUILT], True)
 
 
-def test_a_day_that_is_up_to_date_and_shown_as_stale_is_reported_and_one_that_is_outdated_is_left():
+def test_an_up_to_date_day_shown_as_stale_is_reported_and_others_are_left():
     known = replace(dagster(BUILT, build(1)), stale={day(0), day(1)})
     comparison = compared([BUILT, build(1)], table(BUILT, build(1)), known, up_to_date={(NAME, day(0))})
     assert by_kind(comparison) == {Kind.SHOWN_STALE: [day(0)]}

@@ -165,7 +165,7 @@ def test_a_day_whose_own_file_was_changed_in_place_is_not_called_the_same(built)
     assert reproduced(built, DAILY, day(1)).result == Result.SAME
 
 
-def test_readers_of_a_release_get_the_build_of_then_and_the_last_one_is_of_other_code(built):
+def test_the_build_of_a_release_is_reproduced_and_not_a_later_one(built):
     versions = {name: TableVersion(name, version) for name, version in built.versions().items()}
     Releases(str(built.root)).add(None, versions, kind="live", who="ada", reason="")
     before = built.fingerprints(OUTAGES)[AT]
@@ -177,7 +177,7 @@ def test_readers_of_a_release_get_the_build_of_then_and_the_last_one_is_of_other
         reproduced(built, OUTAGES, release=2)
 
 
-def test_a_day_that_keeps_rows_of_other_code_is_refused_and_so_is_one_that_somebody_rewrote(built):
+def test_days_with_rows_of_other_code_or_of_other_writers_are_not_reproduced(built):
     some = only_some(built, "200", version="2")
     built.run([AT], some, run="second", write_mode="merge")
     assert reproduced(built, some).result == Result.MIXED

@@ -28,7 +28,7 @@ def settings(tmp_path):
     return read_settings(home=tmp_path / "home", lake="", landing="", last_day="2019-10-13")
 
 
-def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address_of_the_first(settings):
+def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address(settings):
     record = ServersRecord("http://127.0.0.1:3111", ProcessId.of(os.getpid()), {})
     with only_servers(settings):
         record.write(settings.home)
@@ -43,7 +43,7 @@ def test_a_second_set_of_servers_on_one_home_is_refused_with_the_address_of_the_
     assert servers_record(settings.home) is None
 
 
-def test_servers_that_a_killed_up_left_running_are_ended_at_the_next_start_which_names_them(settings, tmp_path):
+def test_servers_left_by_a_killed_up_are_named_and_ended_at_the_next_start(settings, tmp_path):
     """A process that was given the id of one that has ended started at another time, and stays."""
     leftover, stranger = (Child(name, SLEEPING, dict(os.environ), tmp_path / name, tmp_path) for name in ("daemon", "other"))
     messages: list[str] = []
@@ -90,7 +90,7 @@ def test_the_projects_dagster_yaml_replaces_an_older_one_of_ours(settings):
     assert (home / "dagster.yaml").read_text() == (Path(__file__).resolve().parents[2] / "dagster.yaml").read_text()
 
 
-def test_a_home_that_is_made_can_be_read_by_its_owner_only_and_one_that_is_there_stays_as_it_is(tmp_path):
+def test_a_new_home_can_be_read_by_its_owner_only_and_an_old_one_is_unchanged(tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o755)
     for home in (mine, tmp_path / "home"):

@@ -45,7 +45,7 @@ def folders() -> Iterator[tuple[Path, Path]]:
         yield Path(name), Path(name) / "own"
 
 
-def test_everything_that_a_server_and_its_children_listen_on_is_named_and_whether_others_can_connect(tmp_path, folders):
+def test_every_port_of_a_server_and_its_children_is_listed(tmp_path, folders):
     open_socket, own_socket = (str(folder / "socket") for folder in folders)
     server = Child(
         "server", [sys.executable, "-c", LISTENING, open_socket, own_socket], dict(os.environ), tmp_path / "log", tmp_path

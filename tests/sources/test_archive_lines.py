@@ -66,7 +66,7 @@ def test_rows_of_any_format_become_lines_of_json(archives, archive, name, conten
     assert values[day(1)][0]["text"] is None, "there, without a value"
 
 
-def test_a_time_with_an_offset_is_of_its_day_in_utc_and_bytes_that_are_no_utf8_are_kept_and_marked(archives):
+def test_a_time_with_an_offset_is_of_its_utc_day_and_bad_bytes_are_marked(archives):
     text = b'\xef\xbb\xbf{"at": "2019-08-14T23:30:00-05:00"}\r\n\r\n{"at": "2019-08-15", "t": "\xff"}\r{"at": "2019-08-15Z"}'
     archives.put("a.jsonl", text)
     (taken,) = archives.run().values()
@@ -94,7 +94,7 @@ def test_numbers_that_json_has_not_are_text_wherever_a_row_of_parquet_has_them(a
     ]
 
 
-def test_rows_of_an_archive_with_the_day_in_its_name_are_of_that_day_whatever_they_are(archives):
+def test_rows_of_an_archive_with_a_day_in_its_name_are_of_that_day(archives):
     """Also those that cannot be read: they are rows of the day, as those of a file that lands for it."""
     archives.archive = Archive(
         "past", files=["{year}/{month}-{day}.csv.gz", "%m-%d-%Y.csv"], format=Csv(), first_day=ARCHIVED_DAYS[1]

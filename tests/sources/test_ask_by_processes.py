@@ -21,7 +21,7 @@ def asker(lake: Path, weather: WeatherService, limit: tuple[int, float], way: st
     return subprocess.Popen([sys.executable, "-m", "tests.worlds.weather", *words], stderr=subprocess.PIPE, text=True)
 
 
-def test_three_processes_together_never_exceed_the_limit_also_when_one_is_killed_in_the_middle(tmp_path, weather):
+def test_three_processes_never_exceed_the_limit_even_if_one_is_killed(tmp_path, weather):
     """The service is the judge: it counts a request when it arrives, which is up to a third of the span after it was sent."""
     limit = (8, 0.6)  # four requests of two cells
     weather.limit, weather.delayed = limit, 0.2
@@ -37,7 +37,7 @@ def test_three_processes_together_never_exceed_the_limit_also_when_one_is_killed
     assert len(weather.log) > 10
 
 
-def test_a_process_killed_in_the_middle_of_a_request_leaves_what_it_had_and_the_next_asks_for_the_rest(tmp_path, weather):
+def test_a_process_killed_during_a_request_keeps_its_earlier_answers(tmp_path, weather):
     weather.faults += ["", "", "held"]
     process = asker(tmp_path, weather, (1000, 60.0), "ask", DAYS[:5])
     assert weather.holding.wait(60)

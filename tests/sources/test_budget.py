@@ -16,7 +16,7 @@ def budget(tmp_path, clock) -> Budget:
     return Budget(tmp_path / "lake" / "budget.sqlite", [MINUTE, DAY], LONGEST, clock)
 
 
-def test_requests_that_are_delayed_on_their_way_never_exceed_the_limit_where_they_arrive(tmp_path, clock, seed):
+def test_delayed_requests_never_exceed_the_limit_where_they_arrive(tmp_path, clock, seed):
     """Four askers on one file. A request arrives at some time before its answer does, and some answers never come."""
     random, limit, arrivals = Random(seed), Limit(7, 10.0), list[tuple[float, int]]()
     askers = [Budget(tmp_path / "budget.sqlite", [limit], LONGEST, clock) for _ in range(4)]
@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_changes_nothing_while_the_machine_runs(budget, cloc
     assert budget.take().wait == 0
 
 
-def test_over_a_restart_the_time_tells_and_one_that_was_set_back_makes_nobody_wait_longer(budget, clock):
+def test_the_budget_survives_a_restart_and_a_clock_that_was_set_back(budget, clock):
     budget.answered(budget.take(4))
     clock.now, clock.boot = clock.now + 20, "another start"
     assert budget.take().wait == 40

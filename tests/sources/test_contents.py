@@ -119,9 +119,7 @@ def test_a_line_far_longer_than_memory_should_hold_is_measured_and_not_held(tmp_
     [("id,n\n1,99\n", True, ""), ("id,n\n1,9", True, "is cut off"), ("id,n\n1,9", False, ""), ("id,n\n1", False, "is cut off")],
     ids=["as declared", "within its last value", "of a publisher that ends so now and then", "before its last value"],
 )
-def test_a_file_of_rows_that_ends_within_a_value_is_seen_where_all_files_end_with_a_line_feed(
-    tmp_path, text, ends_with_newline, cut
-):
+def test_a_file_that_is_cut_off_within_a_value_is_noticed(tmp_path, text, ends_with_newline, cut):
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert Csv(ends_with_newline=ends_with_newline).contents(path).cut == cut

@@ -57,7 +57,7 @@ def test_an_object_is_fetched_once_by_all_processes(tmp_path, store):
     assert store.fetched == ["a", "b"]
 
 
-def test_the_least_recently_used_go_once_they_are_too_much_and_what_is_kept_stays_for_its_process(tmp_path, store):
+def test_the_least_recently_used_copies_are_removed_when_there_are_too_many(tmp_path, store):
     copies = Copies(tmp_path, most=30)
     path = kept(copies, store, "a")
     look(copies, store, "b", "c", "b", "d")
@@ -90,7 +90,7 @@ def test_what_is_not_what_was_judged_or_not_fetched_to_its_end_is_not_kept(tmp_p
     assert (shared(copies), [*tmp_path.glob("*/*")]) == ([], [])
 
 
-def test_the_folder_of_a_process_that_is_gone_is_removed_and_that_of_one_that_runs_stays(tmp_path, store):
+def test_copies_of_an_ended_process_are_removed_and_those_of_a_running_one_stay(tmp_path, store):
     code = "import sys; from backfill_assets.sources.copies import Copies; from pathlib import Path; import os\n"
     code += "Copies(Path(sys.argv[1])).kept('a', lambda: iter([b'a']), ''); print(flush=True); sys.stdin.read(); os._exit(1)"
     running = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -179,7 +179,7 @@ def test_a_file_that_lies_there_packed_too_may_be_one_delivery_twice(tmp_path):
     ]
 
 
-def test_json_lines_of_which_the_first_have_none_of_the_declared_columns_are_of_another_data_set(tmp_path):
+def test_json_lines_without_any_declared_column_are_of_another_data_set(tmp_path):
     name = "cases/2019-08-15.jsonl"
 
     def doubts(*fields: Field) -> Mapping[str, str]:
@@ -208,7 +208,7 @@ def test_what_was_counted_for_another_format_is_counted_anew(tmp_path):
     assert [getattr(each, "undeclared", None) for each in found.values()] == [["cases"], []]
 
 
-def test_a_file_that_a_pattern_names_with_its_ending_is_read_whatever_the_format_calls_its_files(tmp_path):
+def test_a_file_is_read_if_the_pattern_names_its_ending(tmp_path):
     for name in ("cases/08-15-2019.txt", "cases/2019-08-15.log"):
         put(tmp_path, name, HEADER + "a,1\n")
     delivery = delivered(Landing("cases", ["%m-%d-%Y.txt", "%Y-%m-%d*"], Csv(), FIELDS), tmp_path)

@@ -53,7 +53,7 @@ def test_a_commit_changes_the_days_that_it_writes_to_and_no_others(tmp_path):
     assert fingerprints(tmp_path) == {at: after[at] for at in days(0, 1)}
 
 
-def test_a_table_that_is_not_there_or_has_other_partitions_fails_its_days_and_says_so(tmp_path):
+def test_a_missing_table_or_one_with_other_partitions_fails_its_days(tmp_path):
     area = LandingArea(tmp_path)
     missing = ORDERS.delivered(area, [day(0)])[day(0)]
     assert isinstance(missing, NotDelivered)

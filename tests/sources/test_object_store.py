@@ -88,7 +88,7 @@ def test_one_look_lists_a_folder_once_for_all_that_ask(bucket, area):
     assert requests["lists"] == 3, "those of the day, once"
 
 
-def test_objects_that_stay_are_not_read_again_not_even_by_the_next_process_and_a_replaced_one_is(bucket, area):
+def test_only_replaced_objects_are_read_again_also_by_the_next_process(bucket, area):
     names = [f"events/{on}.jsonl" for on in days(0, 1)]
     for name in names:
         bucket.put(name, LINE.encode())
@@ -102,7 +102,7 @@ def test_objects_that_stay_are_not_read_again_not_even_by_the_next_process_and_a
         manifest_at.cache_clear()
 
 
-def test_an_object_that_the_client_cannot_name_is_named_and_fails_the_days_that_it_may_be_of_and_no_others(bucket, area):
+def test_an_object_that_the_client_cannot_read_fails_only_its_possible_days(bucket, area):
     bucket.put("events/2019-08-15/a.jsonl", LINE.encode())
     bucket.put("events/2019-08-16//b.jsonl", LINE.encode())
     delivered = EVENTS.delivered(area, days(0, 1))
@@ -174,9 +174,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("wrong", "why"), WRONG.items(), ids=[each.__name__ for each in WRONG])
-def test_a_store_that_cannot_be_read_says_why_of_every_day_and_takes_no_archive_for_gone(
-    bucket, tmp_path, monkeypatch, wrong, why
-):
+def test_an_unreadable_store_fails_every_day_and_loses_no_archive(bucket, tmp_path, monkeypatch, wrong, why):
     bucket.put("past/all.jsonl", b'{"at": "2019-08-15"}\n')
     source = TwoFlows(EVENTS, Archive("past", day="at"))
     list(take_in(source.archive, area_at(bucket.place, tmp_path)))

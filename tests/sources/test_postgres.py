@@ -65,7 +65,7 @@ def test_a_change_shows_in_its_days_and_no_others(orders, postgres, change, chan
     assert differing(before, looked_at(orders, 0, 1, 2)) == changed
 
 
-def test_rows_that_are_written_again_as_they_were_are_the_same_delivery_but_not_the_same_state(orders, postgres):
+def test_rewritten_equal_rows_are_the_same_delivery_but_another_state(orders, postgres):
     before = looked_at(orders, 0, 1)
     postgres.execute("UPDATE orders SET cents = 7 WHERE id = 1", "UPDATE orders SET cents = 100 WHERE id = 1")
     after = looked_at(orders, 0, 1)
@@ -160,7 +160,7 @@ def test_what_is_wrong_fails_every_day_and_says_what_to_do(orders, postgres, mon
         assert postgres.password not in str(each)
 
 
-def test_a_password_in_the_url_and_too_few_connections_are_refused_and_the_password_is_not_shown():
+def test_a_password_in_the_url_is_refused_and_not_shown():
     for url in ("postgresql://reader:hunter2@localhost/shop", "postgresql://localhost/shop?password=hunter2"):
         with pytest.raises(ValueError, match="name the environment variable: password_env") as refused:
             PostgresTable("orders", "at", url=url)

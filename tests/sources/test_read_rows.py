@@ -93,7 +93,7 @@ def test_times_are_read_by_the_declared_patterns_and_others_are_unparsed(tmp_pat
     assert [row["unparsed"] for row in read] == [["day"], [], ["day"], ["at", "day"], ["at", "day"], []]
 
 
-def test_json_lines_with_declared_columns_are_rows_and_what_is_no_object_is_malformed(tmp_path, spark):
+def test_json_lines_with_declared_columns_are_rows_and_others_are_malformed(tmp_path, spark):
     objects = [{"Country_Region": "a", "Confirmed": 1, "ISO3": "AAA"}, {"Country/Region": "b", "Lat": 1.5, "Confirmed": "x"}]
     wrong = ["[1]", '{"Confirmed": 1}', '{"Country_Region": "c"} {"Country_Region": "d"}', "{'Country_Region': 'e'}"]
     put(tmp_path, "cases/2019-08-15.jsonl", "\n".join([*map(json.dumps, objects), *wrong]) + "\n")

@@ -68,9 +68,7 @@ class Stored(World):
         return [(row["arrival_day"], row["source_file"], row["line"]) for row in self.rows(REJECTED)]
 
 
-def test_days_are_built_from_objects_that_are_read_once_and_a_replaced_one_makes_its_day_outdated(
-    world, bucket, area, tmp_path
-):
+def test_objects_are_read_once_and_a_replaced_one_makes_its_day_outdated(world, bucket, area, tmp_path):
     """Two runs of the table of the lines that are no JSON."""
     stored, lines = Stored(world.root, world.landing, world.spark, at=area), list[tuple[date, str, str]]()
     for n, on in enumerate(days(0, 1)):

@@ -29,7 +29,7 @@ def test_an_archive_is_read_once_for_all_its_days_and_not_again(archives):
     assert (archives.run(), archives.version()) == ({}, 0)
 
 
-def test_an_archive_that_changed_replaces_its_days_in_one_commit_and_another_one_stays(archives):
+def test_a_changed_archive_replaces_its_days_in_one_commit(archives):
     archives.put("a.jsonl", lines(*rows(ARCHIVED_DAYS[0], ARCHIVED_DAYS[1])))
     archives.put("b.jsonl", lines(*rows(ARCHIVED_DAYS[1], b=1)))
     archives.run()
@@ -89,7 +89,7 @@ def test_an_archive_and_its_packed_copy_are_in_once(archives):
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[0]))
 
 
-def test_taking_in_one_of_two_of_one_content_that_has_changed_drops_no_row_of_the_other(archives):
+def test_loading_one_of_two_equal_archives_drops_no_row_of_the_other(archives):
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
         archives.put(name, lines(*rows(ARCHIVED_DAYS[0])))
     archives.run()
@@ -105,7 +105,7 @@ def test_taking_in_one_of_two_of_one_content_that_has_changed_drops_no_row_of_th
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[1]))
 
 
-def test_in_any_order_of_copies_changes_and_runs_the_rows_are_those_of_the_archives_that_lie_there(archives, seed):
+def test_after_any_order_of_changes_the_rows_are_those_of_the_archives(archives, seed):
     """Each content once; of an archive that is gone, or was not taken in again, those that it had when it was."""
     chance, names, seen = random.Random(seed), ["a.jsonl", "b.jsonl", "c.jsonl"], dict[str, int]()
     for _ in range(60):

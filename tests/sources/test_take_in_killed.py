@@ -22,7 +22,7 @@ def archives(tmp_path: Path) -> ArchiveLake:
     return ArchiveLake(tmp_path)
 
 
-def test_a_run_that_was_killed_between_slices_is_finished_by_the_next_and_nothing_is_seen_before(archives):
+def test_a_load_killed_between_slices_is_invisible_until_the_next_finishes_it(archives):
     many = rows(*ARCHIVED_DAYS, *ARCHIVED_DAYS, *ARCHIVED_DAYS)
     archives.put("a.jsonl.gz", lines(*many))
     archives.archive = replace(PAST, slice_bytes=2 * len(json.dumps(many[0])))
@@ -74,7 +74,7 @@ def test_an_archive_that_changed_after_a_kill_is_begun_anew(archives):
     assert archives.held() == expected(*rows(ARCHIVED_DAYS[3], ARCHIVED_DAYS[3], x=1))
 
 
-def test_maintenance_removes_the_files_of_loads_that_were_replaced_and_keeps_what_is_in(archives):
+def test_maintenance_removes_only_files_of_replaced_loads(archives):
     root = str(archives.root / "lake")
     for at in ARCHIVED_DAYS[:2]:
         archives.put("a.jsonl", lines(*rows(at)))

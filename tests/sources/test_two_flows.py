@@ -83,7 +83,7 @@ OLD = {Csv(): "Day,Sick\n2019-08-16,3\n", JSON_LINES: '{"Day": "2019-08-16", "Si
 
 
 @pytest.mark.parametrize("form", OLD, ids=["CSV", "JSON lines"])
-def test_a_column_that_is_required_since_an_archive_was_taken_in_and_lacks_in_it_fails_its_days(area, form):
+def test_a_required_column_that_a_loaded_archive_lacks_fails_its_days(area, form):
     """What the landing delivers of other days stays, and so does a day that the archive is not asked for."""
     sick, place = field("sick BIGINT", "Sick"), field("place STRING", "Place", "Town", required=True)
     source = TwoFlows(Landing("cases", fields=[sick]), Archive("past", day="Day", format=form))
@@ -120,7 +120,7 @@ def test_a_day_that_is_still_being_written_is_waited_for_although_archives_have_
         assert isinstance(delivered, StillWritten) == waits, precedence
 
 
-def test_files_that_are_neither_a_days_nor_archives_are_named_and_archives_may_lie_in_the_landings_folder(area):
+def test_files_that_are_neither_deliveries_nor_archives_are_named(area):
     source = TwoFlows(Landing("events"), Archive("events", day="at", files="history/*.jsonl"))
     for name in ("2019-08-15.jsonl", "history/2018.jsonl", "history/notes.txt"):
         put(area.root, f"events/{name}", '{"at": "2018-01-01"}\n')

@@ -77,9 +77,7 @@ def test_days_that_a_service_refuses_hold_up_no_others_of_their_request(weather,
     assert (delivered(service(PLENTY), area), len(weather.log)) == (has, asked)
 
 
-def test_an_answer_that_was_changed_since_it_was_kept_is_not_used_and_is_asked_for_again_when_it_is_deleted(
-    weather, area, patience
-):
+def test_a_changed_stored_answer_is_refused_and_fetched_again_once_deleted(weather, area, patience):
     ask(service(PLENTY), area, DAYS[:2], patience)
     (kept,) = Path(area.lake).rglob(f"{DAYS[0]}-*.json")
     for changed in (kept.read_text().replace("40.75", "40.5"), kept.read_text()[:-9], "[]"):

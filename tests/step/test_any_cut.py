@@ -30,7 +30,7 @@ def test_runs_of_one_day_in_random_order_give_the_same_tables(once, tmp_path, se
 CHUNKS = {UPDATES: 45, OUTAGES: 23, DAILY: 31, HISTORY: 23}
 
 
-def test_chunks_of_another_size_for_each_table_compute_the_same_rows_of_all_sixty_days(sixty, tmp_path):
+def test_chunks_of_any_size_compute_the_same_rows_of_sixty_days(sixty, tmp_path):
     cut, every = sixty.copied(tmp_path), sixty.calendar.days()
     for name, size in CHUNKS.items():
         for first in range(0, len(every), size):
@@ -68,7 +68,7 @@ def test_a_day_that_comes_out_empty_is_emptied(world):
     assert world.rows(UPDATES) == before
 
 
-def test_a_failed_day_in_the_middle_keeps_its_earlier_version_and_its_neighbours_are_committed(world):
+def test_a_failed_day_keeps_its_earlier_rows_and_its_neighbours_are_committed(world):
     three = days(0, 1, 2)
     world.deliver(three).run(three, [REJECTED, RAW])
     good = world.rows(RAW)

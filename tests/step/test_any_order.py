@@ -12,7 +12,7 @@ from tests.worlds.outages import OUTAGES, RAW, REJECTED, UPDATES, World, assert_
 BUILT = (REJECTED, RAW, UPDATES, OUTAGES)
 
 
-def test_whatever_comes_and_however_often_the_tables_are_those_of_one_build_and_duckdbs(tmp_path, spark, seed):
+def test_any_history_of_deliveries_gives_the_tables_of_one_build_and_of_duckdb(tmp_path, spark, seed):
     def built(root: Path, history: list[list[Published]]) -> World:
         world = World(root / "lake", root / "landing", lambda: spark, Calendar(ARRIVALS[0], ARRIVALS[-1]))
         for batch in history:

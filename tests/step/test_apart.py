@@ -58,7 +58,7 @@ def test_an_engine_that_is_gone_is_not_taken_for_a_bad_day():
 
 
 @given(raising=st.sets(st.integers(0, 19)), refused=st.sets(st.integers(0, 19)), gap=st.integers(1, 18))
-def test_exactly_the_bad_days_fail_and_of_a_table_that_reads_itself_what_is_computed_from_them(raising, refused, gap):
+def test_exactly_the_bad_days_fail_and_what_a_cumulative_table_computes_from_them(raising, refused, gap):
     every = [n for n in range(20) if n != gap]
     for table in (outages, history):
         tried, sizes = apart(table, days(*every), raising=days(*raising), refused=days(*refused))

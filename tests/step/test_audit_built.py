@@ -110,7 +110,7 @@ def test_a_file_that_was_changed_in_place_is_found_by_an_audit_and_written_again
     assert (built.rows(DAILY), {s.why for s in status(built, table)}) == (rows, {""})
 
 
-def test_an_audit_by_other_code_says_again_what_was_found_and_the_day_is_written_again(built):
+def test_an_audit_by_other_code_repeats_the_finding_until_the_day_is_rewritten(built):
     """What it reads cannot be held against what the earlier code made, although the rows are the same."""
     rows, edited = built.rows(DAILY), replace(built.table(DAILY), version="edited")
     change_in_place(built, DAILY, day(1))

@@ -145,7 +145,7 @@ def test_a_day_may_come_as_a_folder_or_an_archive_file_too(small):
 
 
 @pytest.mark.parametrize("write_mode", ["overwrite", "merge"])
-def test_rows_without_a_day_fail_the_days_that_are_computed_with_them_and_are_counted(built, write_mode):
+def test_rows_without_a_day_are_counted_and_fail_the_days_of_their_step(built, write_mode):
     plain, before = built.table(UPDATES), built.rows(UPDATES)
     without = expr("CASE WHEN outage_number <> '100' THEN arrival_day END")
     table = replace(plain, version="2", compute=lambda events: plain.compute(events).withColumn("arrival_day", without))
@@ -155,7 +155,7 @@ def test_rows_without_a_day_fail_the_days_that_are_computed_with_them_and_are_co
     assert built.rows(UPDATES) == before
 
 
-def test_a_day_outside_the_calendar_is_not_computed_from_the_part_of_its_inputs_that_is_within(built):
+def test_a_day_outside_the_calendar_is_not_computed_from_part_of_its_inputs(built):
     """The calendar has become shorter since the run was launched."""
     shorter, before = replace(built, calendar=Calendar(FOUR[0], FOUR[2])), built.rows(HISTORY)
     result = shorter.run(FOUR, [HISTORY], run="queued before", force=True)[HISTORY]

@@ -92,7 +92,7 @@ def test_a_day_whose_rows_somebody_deleted_is_found_and_written_again(built):
     assert (at_odds(built), built.rows(DAILY)) == ({}, rows)
 
 
-def test_rows_that_spark_deleted_without_writing_their_file_anew_are_missed_and_written_again(built):
+def test_rows_deleted_by_a_deletion_vector_are_noticed_and_written_again(built):
     """Only Spark deletes by deletion vectors, which leave the file's name and its number of rows as they were."""
     spark, path = built.spark(), built.lake.path(OUTAGES)
 

@@ -142,7 +142,7 @@ def status_at(world: World, at: date) -> PartitionStatus:
     return status_of(world.workspace, [table], [at], latest=latest(lake.ledger, {REJECTED: None})).partitions[REJECTED, at]
 
 
-def test_a_day_that_lost_a_file_is_refused_as_status_says_until_that_is_accepted_and_the_build_says_so(built):
+def test_a_day_that_lost_a_file_is_refused_until_that_is_accepted(built):
     """Two builds of a day, in Spark."""
     more = built.write(day(1), arriving(1, 7, 8, began=1), "more.jsonl")
     built.run(days(1), [REJECTED, RAW], run="two files")

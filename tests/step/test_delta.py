@@ -49,7 +49,7 @@ def rows_of(orders: Mapping[date, list[int]]) -> list[tuple[date, int]]:
     return sorted(((at, cents) for at, of_day in orders.items() for cents in of_day), key=repr)
 
 
-def test_a_day_whose_rows_lie_in_other_files_since_is_built_again_and_found_unchanged(project):
+def test_a_day_whose_rows_moved_to_other_files_is_built_again_and_unchanged(project):
     assert DeltaTable(str(project.root / "orders")).optimize.compact([("ordered_on", "=", str(day(0)))])["numFilesRemoved"] == 2
     assert project.outdated() == [day(0)]
     assert project.status().partitions[NAME, day(0)].why == "1 file(s) changed: orders has other contents"
@@ -58,7 +58,7 @@ def test_a_day_whose_rows_lie_in_other_files_since_is_built_again_and_found_unch
     assert project.rows() == rows_of({day(0): [1, 2, 3, 4], day(1): [10, 20]})
 
 
-def test_rows_that_spark_deletes_or_changes_without_writing_their_file_anew_go_from_the_days_they_are_of(project, sql):
+def test_deletion_vectors_of_a_source_change_only_their_days(project, sql):
     """By a deletion vector: the path, the size and the statistics of the file stay."""
     sql(f"ALTER TABLE {{}} {ON_DELETION_VECTORS}")
     sql("DELETE FROM {} WHERE cents = 2")

@@ -35,7 +35,7 @@ def test_days_after_the_calendar_are_not_waited_for():
     assert sorted_out(outages, [8, 9], built(updates, 8, 9)).compute == days(8, 9)
 
 
-def test_on_a_growing_calendar_a_day_is_first_built_when_the_days_it_waits_for_are_in():
+def test_on_a_growing_calendar_a_day_waits_for_the_days_that_it_needs():
     growing = Calendar(day(0), today=lambda: day(10))
     accepted = built(updates, 6, 7, 8, 9) | built(outages, 6, 7)
     due = sorted_out(outages, [6, 7, 8, 9], accepted, calendar=growing, force=days(6, 7, 8, 9))
@@ -61,7 +61,7 @@ def test_rows_written_before_the_first_day_of_a_table_block_nothing():
 
 
 @pytest.mark.parametrize(("skip", "blocked"), [(False, [8, 9]), (True, [])], ids=["by hand", "at night"])
-def test_a_step_is_blocked_on_days_that_are_not_due_and_the_nightly_run_leaves_them_out(tmp_path, skip, blocked):
+def test_a_step_is_blocked_on_days_not_due_and_the_nightly_run_omits_them(tmp_path, skip, blocked):
     workspace = workspace_of([raw, updates, outages, history], Calendar(day(0), today=lambda: day(10)), str(tmp_path))
     request = StepRequest("r", skip_not_due=skip)
     result = Step(outages, workspace, request, lambda: pytest.fail("nothing is computed")).run(days(8, 9))
@@ -101,7 +101,7 @@ def test_a_failed_input_blocks_what_needs_it_although_an_earlier_build_is_accept
     assert sorted_out(outages, [3], accepted, failed={(updates.name, day(6))}).up_to_date == days(3)
 
 
-def test_a_day_that_somebody_rewrote_is_computed_and_nothing_is_computed_from_it_before():
+def test_a_rewritten_day_is_computed_before_anything_that_reads_it():
     accepted = up_to_date(outages, [3, 4], built(updates, 3, 4, 5, 6))
     rewritten = {(updates.name, day(5)): "it was rewritten by commit 7 (UPDATE), not by this project"}
     due = sorted_out(outages, [0, 3, 4], accepted | built(updates, 0, 1, 2), force=days(4), rewritten=rewritten)
@@ -185,7 +185,7 @@ def test_rows_that_somebody_wrote_are_not_merged_with():
     assert due.blocked[day(3)].endswith("Those rows would be kept: use write_mode overwrite")
 
 
-def test_days_before_the_first_day_of_an_input_are_not_waited_for_and_count_for_nothing():
+def test_days_before_the_first_day_of_an_input_are_not_waited_for():
     late = replace(updates, first_day=day(5))
     table = replace(outages, reads={"updates": window(late, first=-2, last=0)})
     due = sorted_out(table, [4, 5, 6], built(late, 5, day_fingerprints={str(day(5)): "p"}))

@@ -59,7 +59,7 @@ def five_days(counts: Counts) -> list[date]:
     return next(days(*range(n, n + 5)) for n in range(2, 10) if counts[day(n)].keys() & counts[day(n + 4)].keys())
 
 
-def test_a_correction_whose_effect_ends_rebuilds_the_days_until_then_and_says_how_many_it_leaves(twenty, tmp_path):
+def test_a_correction_rebuilds_days_until_its_effect_ends(twenty, tmp_path):
     world, five = twenty.copied(tmp_path), five_days(twenty.counts)
     before, version, until = world.accepted(HISTORY), world.lake.version(HISTORY), five[-1]
     corrected = world.correct(moved(world.counts, five[0], until))
@@ -162,7 +162,7 @@ def test_a_rebuild_that_is_killed_between_commit_and_ledger_goes_on_where_it_was
     assert corrected.held() == corrected.expected()
 
 
-def test_random_corrections_in_random_runs_build_the_days_that_read_a_change_and_hold_what_duckdb_finds(twenty, tmp_path, seed):
+def test_random_corrections_rebuild_the_right_days_and_agree_with_duckdb(twenty, tmp_path, seed):
     world, chance = twenty.copied(tmp_path), random.Random(seed)
     for lasts in (False, True, chance.random() < 0.5):
         counts, totals = world.counts, world.expected()

@@ -40,7 +40,7 @@ def test_the_message_of_a_failed_day_shows_the_rows_at_fault():
     assert refused.message.splitlines() == ["has_rows: no rows", '      {"n": 1}', '      {"n": 2}']
 
 
-def test_a_day_as_before_is_unchanged_and_written_again_where_the_table_does_not_hold_it_any_more():
+def test_an_equal_day_is_unchanged_and_written_only_if_the_table_lost_it():
     same, before = [audited(1, fingerprint="f")], built(outages, 1, delta_version=3, rows=3)
     (unchanged,) = judgements(outages, same, before)
     assert (unchanged.outcome, unchanged.same_as) == ("unchanged", before[outages.name, day(1)])
@@ -81,7 +81,7 @@ def test_a_day_computed_from_one_that_failed_fails_with_it(computed, failed):
     ]
 
 
-def test_a_table_that_reads_itself_is_recorded_with_what_this_run_computed_of_the_day_before():
+def test_a_cumulative_table_records_the_day_before_as_this_run_computed_it():
     first, second = judgements(history, [audited(1), audited(2)])
     assert first.inputs.tables == {"staging/o": {str(day(1)): "o"}}
     assert second.inputs.tables == {"staging/o": {str(day(2)): "o"}, history.name: {str(day(1)): "new1"}}

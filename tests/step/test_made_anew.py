@@ -87,7 +87,7 @@ def lake(tmp_path, spark) -> Lake:
     return made
 
 
-def test_a_table_partitioned_by_another_column_is_refused_before_anything_is_computed(lake):
+def test_a_table_with_another_partition_column_is_refused_before_computing(lake):
     of, rows = numbers("arrival_day"), lake.rows()
     step = Step(of, lake.workspace(of, CALENDAR), StepRequest(run="a run", force=True), no_spark)
     with pytest.raises(UsageError, match=r"is partitioned by day, .* partition_by='arrival_day'\. Nothing was committed\."):
@@ -127,7 +127,7 @@ narrow = pytest.mark.parametrize(("declared", "calendar", "advice"), NARROW.valu
 
 
 @narrow
-def test_a_type_is_refused_while_the_table_has_days_outside_its_calendar_and_these_stay(lake, declared, calendar, advice):
+def test_a_new_type_is_refused_while_days_outside_the_calendar_exist(lake, declared, calendar, advice):
     of, rows = numbers(kind="STRING", **declared), lake.rows()
     workspace, all_days = lake.workspace(of, calendar), of.calendar_of(calendar).days()
     *_, line = column_lines(workspace, [of], [Chunk(0, {NAME: all_days})])[NAME]

@@ -60,7 +60,7 @@ def test_a_day_whose_rows_cannot_be_computed_fails_and_the_others_are_committed(
     assert [latest_builds(built.workspace).last[OUTAGES, at].outcome for at in FOUR].count("failed") == 1
 
 
-def test_a_day_whose_rule_raises_fails_with_what_it_raised_and_the_others_are_committed(built):
+def test_a_day_whose_rule_raises_fails_with_the_error_and_others_are_committed(built):
     def judge(profile):
         return 1 / (profile.day - day(1)).days != 0, "fine", {}
 
@@ -79,9 +79,7 @@ def test_a_day_whose_rule_raises_fails_with_what_it_raised_and_the_others_are_co
         pytest.param("CAST(region AS INT) < 0", "NumberFormatException: [CAST_INVALID_INPUT]", id="a value it cannot look at"),
     ],
 )
-def test_a_day_is_refused_by_its_rule_though_the_rows_that_broke_it_cannot_be_shown_and_the_others_are_committed(
-    built, offending, raised
-):
+def test_a_day_is_refused_even_if_its_bad_rows_cannot_be_shown(built, offending, raised):
     not_that_day = Rule("by_hand", "Not.", lambda profile: (profile.day != day(1), "not that day", {}), offending=offending)
     result = built.run(FOUR, replace(built.table(DAILY), version="2", rules=[not_that_day]))[DAILY]
     (refused,) = result.failed()
@@ -91,7 +89,7 @@ def test_a_day_is_refused_by_its_rule_though_the_rows_that_broke_it_cannot_be_sh
     assert versions(built, DAILY) == ["2", "1", "2", "2"]
 
 
-def test_days_of_a_table_that_reads_itself_are_built_up_to_the_one_that_fails_and_those_computed_from_it_fail(built):
+def test_a_cumulative_table_is_built_up_to_the_day_that_fails(built):
     before = built.rows(HISTORY)
     result = built.run(FOUR, dividing_by_zero(built, HISTORY, "outages_total", 1), run="mine")[HISTORY]
     messages = {b.day: b.message for b in result.failed()}
@@ -102,7 +100,7 @@ def test_days_of_a_table_that_reads_itself_are_built_up_to_the_one_that_fails_an
     assert built.rows(HISTORY) == before
 
 
-def test_a_day_of_a_table_that_reads_itself_fails_with_one_that_a_rule_refuses_though_an_earlier_build_of_that_is_accepted(
+def test_a_day_of_a_cumulative_table_fails_with_a_refused_day_before_it(
     built,
 ):
     def judge(profile):

@@ -83,7 +83,7 @@ def sales(lines):
 
 
 @pytest.mark.parametrize("runs", [[[0, 1]], [[0], [1]]], ids=["both days in one run", "a day a run"])
-def test_a_merge_of_several_days_keeps_each_days_rows_where_the_key_does_not_name_the_day(world, runs):
+def test_a_merge_of_several_days_keeps_the_rows_of_each_if_the_key_has_no_day(world, runs):
     for n in (0, 1):
         world.write(day(n), [f"north,{n + 1}", f"south,{n + 3}"])
     world.run(days(0, 1), sales)

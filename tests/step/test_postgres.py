@@ -71,7 +71,7 @@ def project(postgres, sample, tmp_path, spark) -> OneTable:
     return OneTable(tmp_path, raw(source), lambda: spark, Calendar(FOUR[0], FOUR[-1]))
 
 
-def test_days_are_built_as_they_are_in_the_database_and_only_the_one_that_changed_again(project, postgres, sample):
+def test_days_are_built_from_the_database_and_only_a_changed_one_again(project, postgres, sample):
     assert [build.rows for build in project.run().built] == [sum(row[0] == at for row in sample) for at in FOUR]
     assert project.rows() == sample
     assert project.outdated() == []
@@ -146,7 +146,7 @@ def slowly(postgres) -> PostgresTable:
     )  # fmt: skip
 
 
-def test_no_more_connections_are_open_than_declared_while_many_days_are_read_and_looked_at(slowly, postgres, tmp_path, spark):
+def test_no_more_connections_are_open_than_declared(slowly, postgres, tmp_path, spark):
     postgres.execute("ALTER ROLE reader CONNECTION LIMIT 4")
     project, done = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(39))), threading.Event()
 
@@ -180,7 +180,7 @@ def test_no_more_connections_are_open_than_declared_while_many_days_are_read_and
     assert len(postgres.statements(READS)) - before == 2
 
 
-def test_a_server_that_dies_while_days_are_read_fails_them_and_leaves_them_as_they_were(slowly, postgres, tmp_path, spark):
+def test_a_server_that_dies_while_days_are_read_fails_them_and_changes_nothing(slowly, postgres, tmp_path, spark):
     project = OneTable(tmp_path, raw(slowly), lambda: spark, Calendar(day(0), day(3)))
     assert len(project.run().built) == 4
     before, rows = project.workspace.lake.version(NAME), project.rows()

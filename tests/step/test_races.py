@@ -82,7 +82,7 @@ class LakeChangedLate(Lake):
         return LedgerReadLate(self.root, self.late)
 
 
-def test_rows_that_somebody_changes_by_hand_right_before_the_commit_are_not_kept_as_ours(built):
+def test_rows_changed_by_hand_right_before_the_commit_are_not_recorded_as_ours(built):
     """Whoever takes no lock may commit at any time: our commit holds only at the version that was looked at."""
     lake = LakeChangedLate(str(built.root), [built.lake.path(OUTAGES)])
     mine = replace(only_some(built, "103", version="2"), rules=[types_as_declared(), unique_key()])
@@ -136,7 +136,7 @@ def test_an_input_committed_while_a_step_begins_is_computed_from(built):
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
-def test_rows_computed_from_an_input_that_was_corrected_meanwhile_never_replace_the_corrected_ones(built):
+def test_rows_of_a_stale_input_never_replace_corrected_rows(built):
     def correct() -> None:
         built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
         built.run(FOUR, [REJECTED, RAW, UPDATES, OUTAGES], run="the other")
@@ -147,7 +147,7 @@ def test_rows_computed_from_an_input_that_was_corrected_meanwhile_never_replace_
     assert built.run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
-def test_rows_computed_without_an_input_that_came_in_meanwhile_never_replace_those_computed_with_it(world):
+def test_rows_without_a_late_input_never_replace_rows_with_it(world):
     """A day of the window that was not waited for, with a late row: who built with it knew more."""
     for n in range(3):
         world.write(day(n), arriving(n, 0, 1, 2, began=n))
@@ -164,7 +164,7 @@ def test_rows_computed_without_an_input_that_came_in_meanwhile_never_replace_tho
     assert (len(calls), build.outcome, len(world.rows(OUTAGES, days(0)))) == (2, "unchanged", 4)
 
 
-def test_rows_computed_from_days_of_the_table_itself_never_replace_those_of_corrected_ones(built):
+def test_rows_of_stale_days_of_the_table_itself_never_replace_corrected_rows(built):
     def correct() -> None:
         built.write(day(1), arriving(1, 0, 1, 2, 3, began=1))
         built.run(FOUR, run="the other")
@@ -201,7 +201,7 @@ def test_an_input_that_never_comes_to_rest_is_a_conflict_and_nothing_is_written(
     assert (len(calls), built.rows(OUTAGES)) == (3, before)
 
 
-def test_a_commit_whose_writer_died_unrecorded_is_recorded_before_a_later_one_hides_it(built):
+def test_a_commit_of_a_dead_writer_is_recorded_before_a_later_one(built):
     other, plain = only_some(built, "100", "101", version="2"), built.table(OUTAGES)
 
     def compute(updates):
@@ -215,7 +215,7 @@ def test_a_commit_whose_writer_died_unrecorded_is_recorded_before_a_later_one_hi
     ]  # fmt: skip
 
 
-def test_a_file_that_is_written_again_with_the_same_lines_while_it_is_read_is_read_again(built):
+def test_a_file_that_is_rewritten_while_it_is_read_is_read_again(built):
     """In the middle of such a write, Spark reads a part of the file; before and after it, its contents are the same."""
     file = built.write(day(1), [*arriving(1, 0, 1, 2, began=1), *arriving(1, 3, began=1)])
     whole, calls = file.read_bytes(), []

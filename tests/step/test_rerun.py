@@ -65,7 +65,7 @@ def test_a_new_code_version_makes_every_day_due_but_not_what_comes_out_the_same(
     assert replace(built, spark=no_spark).run(FOUR, [OUTAGES])[OUTAGES].built == []
 
 
-def test_after_a_crash_between_commit_and_ledger_the_record_is_mended_and_nothing_computed(built):
+def test_after_a_crash_before_the_ledger_the_record_is_repaired_without_computing(built):
     recorded = built.lake.ledger.builds({OUTAGES: None})
     forget_the_record(built, OUTAGES)
     assert built.lake.ledger.builds({OUTAGES: None}) == []
@@ -100,7 +100,7 @@ def test_the_last_build_is_the_one_recorded_last_on_hosts_whose_clocks_differ(bu
     assert {name: [b.day for b in result.up_to_date] for name, result in again.items()} == dict.fromkeys(NAMES, FOUR)
 
 
-def test_after_a_crash_between_ledger_and_report_the_day_is_reported_again_from_the_ledger(built):
+def test_after_a_crash_before_the_report_the_day_is_reported_from_the_ledger(built):
     first = built.run(days(0), [RAW], run="first", force=True)[RAW].accepted()
     again = replace(built, spark=no_spark).run(days(0), [RAW], run="second")[RAW].accepted()
     assert again == first

@@ -41,7 +41,7 @@ def in_live(built: World, tmp_path) -> World:
     return world
 
 
-def test_a_shadow_gives_the_rows_that_live_would_have_and_publishing_makes_live_the_same(built, in_live):
+def test_a_shadow_has_the_rows_that_live_would_have_and_publishing_copies_them(built, in_live):
     before = {name: built.arrow(name) for name in NAMES}
     correct(built)
     plan = shadow_plan_of(built, {name: FOUR[1:] if name.startswith("features/") else CORRECTED for name in NAMES})
@@ -76,7 +76,7 @@ def test_a_shadow_builds_what_live_would_build_and_leaves_the_rest_to_live(built
         assert sorted(map(str, rows.select(expected.column_names).to_pylist())) == sorted(map(str, expected.to_pylist())), name
 
 
-def test_days_that_the_plan_does_not_have_are_read_as_live_had_them_when_the_shadow_was_opened(built, in_live):
+def test_days_outside_the_plan_are_read_from_the_base_of_the_shadow(built, in_live):
     plan = shadow_plan_of(built, {DAILY: FOUR})
     correct(built)
     built.run(FOUR, run="a night", only=NAMES[:4])

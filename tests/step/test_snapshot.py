@@ -15,7 +15,7 @@ from tests.worlds.recorded import write_days
 from tests.worlds.tables import workspace_of
 
 
-def test_an_ancestor_that_failed_and_is_up_to_date_again_blocks_nothing_although_its_inputs_are_not_planned(tmp_path):
+def test_an_ancestor_that_is_up_to_date_again_blocks_nothing(tmp_path):
     """Its own inputs are not inputs of the step: without their builds it would look as if they had changed, for ever."""
     workspace = workspace_of([raw, updates, outages, history], CALENDAR, str(tmp_path))
     accepted = up_to_date(outages, [3], built(updates, 3, 4, 5, 6, 7, day_fingerprints={str(day(3)): "p"}))

@@ -101,7 +101,7 @@ def test_a_day_that_lands_after_it_was_built_from_an_archive_is_the_landings(his
     assert sales(history) == history.expected()
 
 
-def test_a_day_that_is_gone_from_the_landing_is_the_archives_once_they_have_as_many_rows(history):
+def test_a_day_gone_from_the_landing_is_read_from_an_archive_with_as_many_rows(history):
     history.run(DAYS[2:])
     history.take_in()
     for at in DAYS[2:4]:

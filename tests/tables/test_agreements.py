@@ -48,7 +48,7 @@ def outages(read, days):
     return read("raw/a", days, ["outages"]).num_bytes
 
 
-def test_a_number_a_name_or_a_value_that_a_function_was_made_with_makes_another_version():
+def test_a_value_that_a_function_was_made_with_is_in_the_version():
     versions = [
         agreed(check).version
         for check in (gap_of_one, gap_of_a_thousand, partial(rows, at_least=1), partial(rows, at_least=2), Rows(1), Rows(2))

@@ -79,7 +79,7 @@ def test_what_it_says_comes_before():
     assert archives_of([declared]) == {"past": Archive("past", day="at")}
 
 
-def test_its_code_its_settings_and_the_sources_that_it_is_made_of_are_in_the_code_version():
+def test_code_settings_and_parts_of_a_source_are_in_the_code_version():
     others = [
         replace(ORDERS, least=500),
         replace(ORDERS, landing=Landing("orders", files="%Y/%m-%d.jsonl")),

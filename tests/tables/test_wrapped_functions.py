@@ -72,7 +72,7 @@ def test_a_decorator_below_the_declaration_counts_with_what_it_is_given(folder, 
     assert loaded(folder, text.replace("times(1)", "times(2)"), monkeypatch).version != before
 
 
-def test_a_function_that_is_declared_by_hand_and_a_module_that_is_loaded_again_are_followed(folder, monkeypatch):
+def test_functions_declared_by_hand_and_reloaded_modules_are_followed(folder, monkeypatch):
     assert loaded(folder, "a = declared(plain)\n", monkeypatch).version
     made = loaded(folder, "@declared\ndef a(days):\n    return days\n", monkeypatch)
     assert importlib.reload(sys.modules["wrapping"]).a.version == made.version

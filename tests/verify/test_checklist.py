@@ -44,7 +44,7 @@ def test_the_result_is_the_worst_of_the_lines_that_nobody_accepted(lines, accept
     assert found.lines == tuple(lines)
 
 
-def test_a_pattern_that_names_only_lines_without_a_decision_is_answered_by_one_of_them():
+def test_a_pattern_that_matches_only_lines_without_a_decision_is_refused():
     found = verdict(BUILT, DRIFT, ROWS, KEYS)
     assert found.named("*staging/o*") == [DRIFT.name, ROWS.name]
     assert [found.named(pattern) for pattern in ("built *", "keys *", "nothing *")] == [

@@ -53,7 +53,7 @@ def test_the_rows_of_a_day_are_held_against_the_same_day_in_live(now, live, outc
     assert summary(line) == (outcome, [day(0)] if outcome == "decision" else [])
 
 
-def test_the_rows_of_a_day_are_held_against_the_median_of_the_days_before_it_rebuilt_ones_as_rebuilt():
+def test_rows_of_a_day_are_compared_with_the_median_of_the_days_before():
     live = {at: each for n in range(8) for at, each in accepted_builds(n, rows=10 * n).items()}
     # Of days 0 to 7 the median is 35: five times that are 175.
     assert summary(row_counts(TABLE, accepted_builds(8, rows=175), live)) == ("passed", [])
@@ -112,7 +112,7 @@ def test_one_null_in_a_day_of_few_rows_is_chance():
     assert len(null_shares(TABLE, now, live)) == 1
 
 
-def test_nulls_are_not_compared_with_days_that_live_does_not_have_or_has_with_the_same_rows():
+def test_nulls_are_not_compared_for_days_that_are_new_or_equal_in_live():
     for live in ({}, accepted_builds(0, nulls={"a": 1})):
         (line,) = null_shares(TABLE, accepted_builds(0, nulls={"a": 1}), live)
         assert summary(line) == ("skipped", [])

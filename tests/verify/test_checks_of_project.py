@@ -41,7 +41,7 @@ def test_of_many_problems_the_first_are_shown_and_the_others_counted():
     assert line.figures == "5 days; day 0; day 1; day 2; and 2 more"
 
 
-def test_a_reconciliation_that_raises_or_returns_something_else_has_not_found_agreement():
+def test_a_reconciliation_that_raises_or_returns_nonsense_fails():
     assert reconciled(lambda read, days: read("staging/none", days)).figures == "it raised KeyError: 'staging/none'"
     line = reconciled(lambda read, days: [])
     assert (line.outcome, line.figures) == (
@@ -101,7 +101,7 @@ def test_what_cannot_be_used_is_refused_when_it_is_declared(declared, why):
         refuse_unusable(declared, [TABLE])
 
 
-def test_a_declaration_without_tables_is_refused_and_so_is_a_project_with_an_unknown_one():
+def test_a_reconciliation_without_tables_or_of_unknown_ones_is_refused():
     for declare in (consumer, reconciliation):
         with pytest.raises(ValueError, match="names the tables that are read"):
             declare(tables=[])

@@ -79,7 +79,7 @@ def test_a_day_that_is_wrong_is_not_watered_down_by_thirty_that_are_right():
 
 
 @pytest.mark.parametrize("column", ["mostly zeros", "keys"])
-def test_a_wrong_day_is_seen_where_a_column_of_the_month_has_many_equal_values_or_is_a_key(column):
+def test_a_wrong_day_is_seen_in_columns_of_few_values_and_in_keys(column):
     random, numbers, wrong = np.random.default_rng(1), np.repeat(np.arange(31), 500), 7
     if column == "keys":
         values = np.array([f"{n:05d}" for n in range(len(numbers))])

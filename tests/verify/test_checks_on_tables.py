@@ -40,7 +40,7 @@ def outcomes(live: SmallLake, shadow: SmallLake, opened: TableDays, version: int
     return {line.name.replace(f" {A.name}", ""): line.outcome.value for line in lines}
 
 
-def test_a_rebuild_of_other_values_is_compared_with_the_version_of_live_that_it_was_begun_on(tmp_path: Path):
+def test_a_rebuild_is_compared_with_the_version_of_live_that_it_began_on(tmp_path: Path):
     live, shadow = SmallLake(tmp_path / "live"), SmallLake(tmp_path / "shadow")
     live.write({DAYS[0]: 5, DAYS[1]: 1, DAYS[2]: 1})
     opened, version = live_days(live), live.workspace.lake.version(A.name)

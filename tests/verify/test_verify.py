@@ -65,7 +65,7 @@ def test_a_verdict_is_about_the_shadow_and_live_as_the_shadow_reads_it(lake):
     assert [name for name in seen if name.startswith("rows of ")] == [f"rows of shadow {A.name}", f"rows of shadow {B.name}"]
 
 
-def test_far_more_rows_than_live_has_need_a_decision_and_once_it_is_taken_the_plan_is_published(lake):
+def test_far_more_rows_than_live_need_a_decision_before_publishing(lake):
     plan = rebuilt(lake, 30)
     verdict = verdict_of(plan, lake.workspace)
     assert verdict.result == Result.NEEDS_A_DECISION
