@@ -47,7 +47,7 @@ if FIRST_PROCESS and sys.dont_write_bytecode:
     compileall.compile_dir(PACKAGE, quiet=1)
 
 # Nothing here has to outlive a power cut, and a busy disk takes longer to write than a test to run.
-os.fsync = lambda _: None
+os.fsync = lambda fd: None
 for name in [name for name in os.environ if name.startswith("BACKFILL_") and name != "BACKFILL_SPARK_JARS"]:
     del os.environ[name]
 os.environ |= {
