@@ -11,7 +11,7 @@ from backfill_assets.publish.release_live import release_live
 from backfill_assets.publish.rollback import roll_back
 from backfill_assets.workspace import Workspace, open_workspace
 from tests.worlds.command_line import FIRST, REJECTED, SECOND, backfill, refused, two_days
-from tests.worlds.small_lake import NOW, Killed, SmallLake, approved, killed_at
+from tests.worlds.small_lake import NOW, SmallLake, approved, killed_when
 
 
 @pytest.fixture
@@ -36,11 +36,9 @@ def plan(lake, workspace) -> Plan:
 def half(lake: SmallLake, act) -> None:
     """Kill an act at the first moment at which it has changed live."""
     before = lake.values(REJECTED)
-    for stop in range(40):
-        with pytest.raises(Killed), killed_at(stop):
-            act()
-        if lake.values(REJECTED) != before:
-            return
+    with killed_when(lambda: lake.values(REJECTED) != before) as killed:
+        act()
+    assert killed
 
 
 def test_half_a_publication_is_shown_as_such_and_is_not_cancelled(lake, workspace, plan, tmp_path):
@@ -77,16 +75,10 @@ def test_half_a_rollback_is_shown_and_finished_before_any_other_act(lake, worksp
 
 
 def test_a_shadow_that_a_killed_rollback_has_left_is_deleted_by_the_next_one(lake, workspace, plan):
-    for stop in range(40):  # until live is marked, and nothing is in it
-        with pytest.raises(Killed), killed_at(stop):
-            Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
-        if lake.plans.half_published():
-            break
-    for stop in range(40):
-        with pytest.raises(Killed), killed_at(stop):
-            roll_back(plan, workspace, who="ada", now=lambda: NOW)
-        if lake.plans.is_rolled_back(plan.id):
-            break
+    with killed_when(lake.plans.half_published):  # live is marked, and nothing is in it
+        Publication(plan, workspace, "ada").publish("stable", lambda: NOW, approved)
+    with killed_when(lambda: lake.plans.is_rolled_back(plan.id)):
+        roll_back(plan, workspace, who="ada", now=lambda: NOW)
     shadow = lake.root / "_shadow" / plan.id
     assert shadow.exists()
     roll_back(plan, workspace, who="ada", now=lambda: NOW)

@@ -1,6 +1,6 @@
 """Who gets a plan follows from the releases and from the rows of live: not from notes, which a killed command leaves out."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -20,10 +20,9 @@ from tests.worlds.small_lake import (
     RELEASED,
     A,
     B,
-    Killed,
     SmallLake,
     half_published,
-    killed_at,
+    killed_when,
     publish,
     rebuilt_in_shadow,
     released,
@@ -38,16 +37,13 @@ def lake(tmp_path) -> SmallLake:
     return released_lake(tmp_path)
 
 
-def killed_in(root: Path, when) -> tuple[SmallLake, Plan]:
-    """A lake in which a publication to candidate was killed at the first moment at which `when` holds."""
-    for stop in range(60):
-        lake = released_lake(root / str(stop))
-        plan = rebuilt_in_shadow(lake, {D1: 7})
-        with pytest.raises(Killed), killed_at(stop):
-            publish(lake, plan, "candidate")
-        if when(lake):
-            return lake, plan
-    raise AssertionError("it never held")
+def killed_in(lake: SmallLake, when: Callable[[SmallLake], object]) -> Plan:
+    """A plan whose publication to candidate was killed at the first moment at which `when` holds."""
+    plan = rebuilt_in_shadow(lake, {D1: 7})
+    with killed_when(lambda: when(lake)) as killed:
+        publish(lake, plan, "candidate")
+    assert killed
+    return plan
 
 
 def is_released(lake: SmallLake) -> bool:
@@ -63,8 +59,8 @@ def night(lake: SmallLake, values) -> None:
         lake.write(values, table=table)
 
 
-def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(tmp_path):
-    lake, plan = killed_in(tmp_path, is_released)
+def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(lake):
+    plan = killed_in(lake, is_released)
     assert isinstance(release_live(lake.workspace, who="sensor"), NothingNew)
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
     with pytest.raises(UsageError, match=f"Plan {plan.id} is published"):  # what it built anew, nobody would get
@@ -74,8 +70,8 @@ def test_a_publication_to_candidate_killed_before_its_note_leaves_stable(tmp_pat
     assert released(lake) == RELEASED
 
 
-def test_a_publication_whose_note_was_lost_is_finished_as_it_was_released(tmp_path):
-    lake, plan = killed_in(tmp_path, is_released)
+def test_a_publication_whose_note_was_lost_is_finished_as_it_was_released(lake):
+    plan = killed_in(lake, is_released)
     publish(lake, plan, "candidate")
     (note,) = (lake.root / "_plans" / plan.id).glob("*-published-*")
     note.unlink()
@@ -84,8 +80,8 @@ def test_a_publication_whose_note_was_lost_is_finished_as_it_was_released(tmp_pa
     assert (released(lake), released(lake, channel="candidate")) == (RELEASED, RELEASED | {D1: 7})
 
 
-def test_half_a_publication_is_finished_for_the_channel_that_it_was_begun_for(tmp_path):
-    lake, plan = killed_in(tmp_path, lambda lake: lake.values() != RELEASED)
+def test_half_a_publication_is_finished_for_the_channel_that_it_was_begun_for(lake):
+    plan = killed_in(lake, lambda lake: lake.values() != RELEASED)
     finish = f"`backfill publish {plan.id} --channel candidate`"
     decision = release_live(lake.workspace, who="sensor")
     assert isinstance(decision, Withheld)

@@ -15,9 +15,8 @@ from tests.worlds.small_lake import (
     TEN,
     A,
     B,
-    Killed,
     SmallLake,
-    killed_at,
+    killed_when,
     publish_verified,
     rebuilt_in_shadow,
     released,
@@ -120,11 +119,8 @@ def test_a_killed_rollback_is_not_released_and_the_same_command_finishes_it(lake
     plan = rebuilt_in_shadow(lake, {D1: 11})
     verdict_of(plan, lake.workspace)
     publish_verified(lake, plan)
-    for stop in range(20):
-        with pytest.raises(Killed), killed_at(stop):
-            lake.roll_back(plan)
-        if lake.values() != lake.values(B.name):
-            break
+    with killed_when(lambda: lake.values() != lake.values(B.name)):
+        lake.roll_back(plan)
     assert (lake.values()[D1], lake.values(B.name)[D1]) == (10, 11)
     assert isinstance(release_live(lake.workspace, who="sensor"), Withheld)
     lake.roll_back(plan)
@@ -161,11 +157,8 @@ def test_half_a_publication_of_new_days_is_finished_before_its_rollback(tmp_path
     release_live(lake.workspace, who="sensor")
     plan = rebuilt_in_shadow(lake, {D3: 11})
     verdict_of(plan, lake.workspace)
-    for stop in range(20):
-        with pytest.raises(Killed), killed_at(stop):
-            publish_verified(lake, plan)
-        if D3 in lake.values():
-            break
+    with killed_when(lambda: D3 in lake.values()):
+        publish_verified(lake, plan)
     with pytest.raises(Guarded, match=f"published in part, and 1 .* cannot be put back.*`backfill publish {plan.id}`"):
         lake.roll_back(plan)
     assert isinstance(release_live(lake.workspace, who="sensor"), Withheld)

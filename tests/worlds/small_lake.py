@@ -7,17 +7,17 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable
 
 from backfill_assets.calendar import Calendar
@@ -212,21 +212,33 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed_at(number: int) -> Iterator[None]:
-    """Raise Killed at the call or the return of that number, of the functions that write."""
-    left = [number]
+def killed_when(reached: Callable[[], object]) -> Iterator[list[str]]:
+    """Kill what runs in the block at the first call or return of a function that writes, at which this holds.
+
+    The name of the function is in the list that is yielded, which stays empty if it never holds.
+    """
+    killed: list[str] = []
 
     def at(frame: FrameType, event: str, _: object) -> None:
         if event in ("call", "return") and frame.f_code.co_name in WRITING and "backfill_assets" in frame.f_code.co_filename:
-            left[0] -= 1
-            if left[0] == -1:
-                raise Killed(frame.f_code.co_name)
+            sys.setprofile(None)
+            if reached():
+                killed.append(frame.f_code.co_name)
+                raise Killed
+            sys.setprofile(at)
 
     sys.setprofile(at)
     try:
-        yield
+        with suppress(Killed):
+            yield killed
     finally:
         sys.setprofile(None)
+
+
+def killed_at(number: int) -> AbstractContextManager[list[str]]:
+    """Kill what runs in the block at the call or the return of that number, of the functions that write."""
+    numbers = count()
+    return killed_when(lambda: next(numbers) == number)
 
 
 RELEASED = dict(zip(DAYS, [1, 2, 3, 4], strict=True))
@@ -252,11 +264,9 @@ def publish(lake: SmallLake, plan: Plan, channel: str = "stable", reason: str = 
 def half_published(lake: SmallLake, values: dict[date, int]) -> Plan:
     """A plan whose publication was killed when A was in live, and B was not."""
     plan = rebuilt_in_shadow(lake, values)
-    for stop in range(20):
-        with pytest.raises(Killed), killed_at(stop):
-            publish(lake, plan)
-        if lake.values() != RELEASED:
-            break
+    with killed_when(lambda: lake.values() != RELEASED):
+        publish(lake, plan)
+    assert lake.values() != RELEASED
     assert lake.values(B.name) == RELEASED
     return plan
 
