@@ -74,7 +74,8 @@ def needs_of(item: pytest.Item) -> set[str]:
 
 @cache
 def uses_a_lake(module: ModuleType) -> bool:
-    return any(getattr(value, "__module__", "") in LAKES for value in vars(module).values())
+    classes = (kind for value in vars(module).values() if isinstance(value, type) for kind in value.__mro__)
+    return any(getattr(value, "__module__", "") in LAKES for value in (*vars(module).values(), *classes))
 
 
 def place_of(item: pytest.Item) -> int:

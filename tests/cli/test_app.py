@@ -115,6 +115,7 @@ def test_what_is_wrong_with_arguments_is_json_too_where_json_is_asked_for(tmp_pa
     assert done.stderr == f"backfill: {error['error']}\n"
 
 
+@pytest.mark.services
 def test_a_store_that_does_not_answer_is_said_in_one_line_and_as_json(tmp_path):
     away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_MAX_RETRIES": "0"}
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}

@@ -22,7 +22,7 @@ def wait_at(point: str) -> None:
         Retrying(wait=wait_fixed(0.05), retry=retry_if_result(bool))(gate.exists)
 
 
-# The version is given by hand, since where a step waits is read from the environment; no row depends on it.
+# Versions are given by hand, since where a step waits is read from the environment; no row depends on it.
 @table(
     "raw/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING",
     reads={"lines": Landing("marks")}, rules=[rules.has_rows()], pool="ingestion", version="1",
@@ -35,7 +35,7 @@ def raw_marks(lines: Any) -> Any:
 
 @table(
     "staging/marks", partition_by="arrival_day", columns="arrival_day DATE, line STRING",
-    reads={"marks": same_day(raw_marks)}, rules=[rules.has_rows()],
+    reads={"marks": same_day(raw_marks)}, rules=[rules.has_rows()], version="1",
 )  # fmt: skip
 def marks(marks: Any) -> Any:
     """One row per mark."""

@@ -63,7 +63,7 @@ def test_every_target_is_requested_once_and_nothing_that_needs_a_failed_day_runs
     check(server, planned, ended(server.rebuild(plan)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     graph = data.draw(graphs())
@@ -82,7 +82,7 @@ def test_the_same_holds_of_any_tables(tmp_path_factory, data):
     check(server, set(plan.partitions()), ended(server.rebuild(plan)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_command_killed_at_any_moment_resumes_and_repeats_nothing(tmp_path_factory, data):
     graph = data.draw(graphs())

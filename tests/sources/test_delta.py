@@ -72,6 +72,7 @@ def test_a_table_with_an_arrival_day_that_is_not_its_day_fails_its_days_and_says
     assert "has a column Arrival_Day of its own, which is not its day" in str(refused)
 
 
+@pytest.mark.services
 def test_a_store_that_does_not_answer_leaves_days_as_they_were_built(monkeypatch):
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}", "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "a",
